@@ -1,0 +1,1 @@
+"""An interactive workbook on attention."""

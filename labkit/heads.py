@@ -1,0 +1,52 @@
+"""Several heads read in parallel, are laid side by side, and are written back through `W_O`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from labkit.attention import Array, AttentionTrace, EmptyRows, Head, as_floats, attend
+from labkit.errors import ShapeError
+
+
+@dataclass(frozen=True)
+class MultiHeadTrace:
+    """Every head's trace, their concatenation (..., n, H d_v) and the update (..., n, d_model)."""
+
+    heads: tuple[AttentionTrace, ...]
+    concatenated: Array
+    update: Array
+
+
+def multi_head(
+    inputs: ArrayLike,
+    heads: Sequence[Head],
+    W_O: ArrayLike,
+    allowed: ArrayLike | None = None,
+    sources: ArrayLike | None = None,
+    empty_rows: EmptyRows = "raise",
+) -> MultiHeadTrace:
+    """Run all heads on the whole input and write their concatenation back: `Concat(Z_1 … Z_H) W_O`.
+
+    W_O is (H d_v, d_model). Source: Vaswani et al. 2017, section 3.2.2.
+    """
+    W_O = as_floats(W_O, "W_O")
+    traces = tuple(attend(inputs, head, allowed, sources, empty_rows) for head in heads)
+    concatenated = np.concatenate([trace.output for trace in traces], axis=-1)
+    if concatenated.shape[-1] != W_O.shape[-2]:
+        raise ShapeError(
+            f"{len(traces)} heads give {concatenated.shape[-1]} features side by side (last axis), "
+            f"W_O {W_O.shape} expects {W_O.shape[-2]} (first axis): it must be (H d_v, d_model)."
+        )
+    return MultiHeadTrace(traces, concatenated, concatenated @ W_O)
+
+
+def residual(state: ArrayLike, update: ArrayLike) -> Array:
+    """Add the update to the original residual state: (..., n, d_model) + (..., n, d_model)."""
+    state, update = as_floats(state, "state"), as_floats(update, "update")
+    if state.shape != update.shape:
+        raise ShapeError(f"state {state.shape} and update {update.shape} must have the same shape to be added.")
+    return state + update
