@@ -228,9 +228,7 @@ def worked_example() -> Example:
     return exact_example([[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 1]], [[1, 0], [0, 1]], [[2, 0], [0, 4]], causal(3))
 
 
-def exact_example(
-    inputs: Matrix, W_Q: Matrix, W_K_units: Matrix, W_V: Matrix, allowed: list[list[bool]]
-) -> Example:
+def exact_example(inputs: Matrix, W_Q: Matrix, W_K_units: Matrix, W_V: Matrix, allowed: list[list[bool]]) -> Example:
     """Compute an example in fractions; `W_K` is `W_K_units` times `sqrt(d_k) ln 2`."""
     scale = math.sqrt(len(W_K_units[0])) * LN2
     queries, units, values = matmul(inputs, W_Q), matmul(inputs, W_K_units), matmul(inputs, W_V)
