@@ -1,0 +1,112 @@
+"""The class list: whose file is this?  Reads a plain CSV, a Canvas gradebook or a Moodle grading sheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from labkit.errors import LabkitError
+from labkit.grading.model import Student
+from labkit.grading.strict import Refused, decode
+from labkit.grading.text import same_name
+
+ID_COLUMNS = (
+    "student_id",
+    "student id",
+    "sis user id",
+    "id number",
+    "sis login id",
+    "username",
+    "login",
+    "id",
+    "identifier",
+    "email",
+    "email address",
+)
+NAME_COLUMNS = ("name", "full name", "student", "display name")
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Students in the list's own order, found again by any of their identifiers or by name."""
+
+    students: tuple[Student, ...] = ()
+    index: Mapping[str, Student] = field(default_factory=dict)
+
+    def find(self, *hints: str) -> Student | None:
+        """Give the student whom the first known hint belongs to, or None."""
+        return next((self.index[key] for hint in hints if (key := same_name(hint)) in self.index), None)
+
+
+def read_roster(path: Path) -> Roster:
+    """Read a class list; it needs a header with a column for an id or a name."""
+    try:
+        text = decode(path.read_bytes())
+    except Refused as refused:
+        raise LabkitError(f"{path} {refused}: save the class list as UTF-8 CSV.") from None
+    dialect = max(",;\t", key=text.partition("\n")[0].count)
+    rows = list(csv.DictReader(io.StringIO(text), delimiter=dialect))
+    students = [student for row in rows if (student := _student(row)) is not None]
+    if not students:
+        known = ", ".join((*ID_COLUMNS, *NAME_COLUMNS))
+        raise LabkitError(f"{path} names no student: give it a header line with one of these columns: {known}.")
+    twice = [student_id for student_id, count in Counter(student.id for student in students).items() if count > 1]
+    if twice:
+        raise LabkitError(f"{path} lists {twice[0]!r} twice: every student needs an id of their own.")
+    return Roster(tuple(students), _index(students))
+
+
+def _student(row: Mapping[str | None, object]) -> Student | None:
+    columns = {key: value for key, value in row.items() if isinstance(key, str) and isinstance(value, str)}
+    by_name = {same_name(key): value.strip() for key, value in columns.items()}
+    name = _first(by_name, NAME_COLUMNS) or " ".join(
+        part for column in ("first name", "last name", "surname") if (part := by_name.get(column))
+    )
+    student_id = _first(by_name, ID_COLUMNS) or name
+    if not student_id or by_name.get("student", "").strip() == "Points Possible":  # Canvas puts it under its header
+        return None
+    return Student(student_id, name or student_id, columns)
+
+
+def _first(row: Mapping[str, str], columns: Sequence[str]) -> str:
+    return next((row[column] for column in columns if row.get(column)), "")
+
+
+def _index(students: Sequence[Student]) -> dict[str, Student]:
+    """Map every folded identifier to its student; what two students share identifies neither."""
+    owners: dict[str, set[str]] = {}
+    by_id = {student.id: student for student in students}
+    for student in students:
+        for key in _keys(student):
+            owners.setdefault(same_name(key), set()).add(student.id)
+    return {key: by_id[next(iter(ids))] for key, ids in owners.items() if key and len(ids) == 1}
+
+
+def _keys(student: Student) -> Iterator[str]:
+    yield student.id
+    yield student.name
+    yield from squeezed(student.name)
+    for column, value in student.columns.items():
+        if same_name(column) in ID_COLUMNS:
+            yield value
+            yield value.partition("@")[0]
+            if number := re.fullmatch(r"\D*(\d+)", value):  # Moodle's "Participant 12345"
+                yield f"#{number[1]}"
+
+
+def squeezed(name: str) -> Iterator[str]:
+    """Give the ways Canvas squeezes a name into a file name: family name first, letters and digits only.
+
+    >>> list(squeezed("Jane Ann Doe"))
+    ['doejaneann', 'janeanndoe']
+    """
+    last, comma, first = name.partition(",")
+    words = name.split()
+    ordered = last + first if comma else " ".join(words[-1:] + words[:-1])
+    for text in (ordered, name):
+        yield re.sub(r"[\W_]+", "", text).casefold()
