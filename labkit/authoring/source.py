@@ -1,0 +1,189 @@
+"""Read a lesson source (MyST Markdown with its answers) into cells that remember their lines."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jupytext.myst import MystMetadataParsingError, myst_to_notebook  # type: ignore[import-untyped]
+
+from labkit.authoring.problems import BuildError, Problem
+
+ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+LONGEST_ID = 48  # a cell id holds 64 characters and gets a prefix
+ANSWER_OPTIONS = {"answer", "points", "covers", "hints", "why", "predict", "slips", "shown", "tags"}
+CELL_OPTIONS = {"tags", "covers"}
+FRONT_MATTER = {"title", "minutes", "outcome", "jupytext", "kernelspec"}
+UNHINTED = {"choice", "written"}  # a choice explains every option in `why`; free text is read by a person
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the source; `line` is where its text begins."""
+
+    kind: str  # "markdown" or "code"
+    source: str
+    line: int
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def tags(self) -> list[str]:
+        return list(self.options.get("tags", []))
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An answer cell and the check that follows it."""
+
+    answer: Cell
+    check: Cell
+
+    @property
+    def id(self) -> str:
+        return str(self.answer.options["answer"])
+
+    @property
+    def points(self) -> float:
+        return float(self.answer.options["points"])
+
+    @property
+    def call(self) -> ast.Call:
+        call = check_call(self.check.source)
+        assert call is not None, "read_lesson lets no exercise through without its check"
+        return call
+
+    @property
+    def step(self) -> str:
+        assert isinstance(self.call.func, ast.Attribute)
+        return self.call.func.attr
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One source file: front matter, cells, and the exercises among them."""
+
+    path: Path
+    front: dict[str, Any]
+    cells: list[Cell]
+    exercises: list[Exercise]
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def covers(self) -> Iterator[tuple[Cell, str]]:
+        """Yield each cell that names ids of the syllabus, with each id it names."""
+        for cell in self.cells:
+            for covered in cell.options.get("covers", []):
+                yield cell, str(covered)
+
+
+def read_lesson(path: Path) -> Lesson:
+    """Read one source; raises BuildError with file and line for everything wrong with its structure."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        notebook = myst_to_notebook(text, add_source_map=True)
+    except MystMetadataParsingError as error:
+        raise BuildError([Problem(path, 1, f"cell options or front matter cannot be read: {error}")]) from error
+    lines = text.splitlines()
+    starts = notebook.metadata.pop("source_map")
+    cells = [_cell(raw, start, lines) for raw, start in zip(notebook.cells, starts, strict=True)]
+    front = {key: value for key, value in notebook.metadata.items() if key != "jupyter"}
+    exercises = list(_pairs(cells))
+    problems = [*_front_problems(front), *_cell_problems(cells), *_id_problems(exercises)]
+    if problems:
+        raise BuildError([Problem(path, line, text) for line, text in problems])
+    return Lesson(path, front, cells, exercises)
+
+
+def check_call(source: str) -> ast.Call | None:
+    """Return the last `check.step("id", …)` call of a cell, or None."""
+    try:
+        calls = [node for node in ast.walk(ast.parse(source)) if _is_check(node)]
+    except SyntaxError:
+        return None
+    return calls[-1] if calls else None  # type: ignore[return-value]
+
+
+def _is_check(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "check"
+    )
+
+
+def _cell(raw: Any, start: int, lines: list[str]) -> Cell:
+    body = raw.source.splitlines()
+    line = next(i for i in range(start, len(lines) + 1) if lines[i : i + len(body)] == body or not body)
+    return Cell(raw.cell_type, raw.source, line + 1, dict(raw.metadata))
+
+
+def _pairs(cells: list[Cell]) -> Iterator[Exercise]:
+    """Yield every answer cell with the next code cell."""
+    for position, cell in enumerate(cells):
+        if "answer" in cell.options:
+            following = (later for later in cells[position + 1 :] if later.kind == "code")
+            yield Exercise(cell, next(following, Cell("code", "", cell.line)))
+
+
+def _front_problems(front: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    for name in ("title", "minutes", "outcome"):
+        if not front.get(name):
+            yield 1, f"front matter has no {name!r}"
+    for name in sorted(set(front) - FRONT_MATTER):
+        yield 1, f"front matter has an unknown entry {name!r}"
+
+
+def _cell_problems(cells: list[Cell]) -> Iterator[tuple[int, str]]:
+    for cell in cells:
+        known = ANSWER_OPTIONS if "answer" in cell.options else CELL_OPTIONS
+        for name in sorted(set(cell.options) - known):
+            yield cell.line, f"unknown cell option {name!r}; known here: {', '.join(sorted(known))}"
+        if cell.kind == "code":
+            try:
+                ast.parse(cell.source)
+            except SyntaxError as error:
+                yield cell.line + (error.lineno or 1) - 1, f"not Python: {error.msg} (magics have no place in lessons)"
+
+
+def _id_problems(exercises: list[Exercise]) -> Iterator[tuple[int, str]]:
+    seen: dict[str, int] = {}
+    for exercise in exercises:
+        line, name = exercise.answer.line, exercise.id
+        if not ID.fullmatch(name) or len(name) > LONGEST_ID:
+            yield line, f"exercise id {name!r}: use at most {LONGEST_ID} small letters and digits joined by hyphens"
+        if name in seen:
+            yield line, f"exercise id {name!r} is already used in line {seen[name]}"
+        seen.setdefault(name, line)
+        yield from ((line, f"{name}: {text}") for text in _exercise_problems(exercise))
+
+
+def _exercise_problems(exercise: Exercise) -> Iterator[str]:
+    options = exercise.answer.options
+    if not isinstance(options.get("points"), int | float) or options["points"] < 0:
+        yield "no points; write `points: 2` under the answer"
+    call = check_call(exercise.check.source)
+    if call is None:
+        yield "the next code cell holds no check; every answer is followed by its check.<step>(…)"
+        return
+    first = call.args[0] if call.args else None
+    if not (isinstance(first, ast.Constant) and first.value == exercise.id):
+        yield f"the check that follows is for {ast.unparse(first) if first else 'nothing'}"
+    if exercise.step not in UNHINTED and not options.get("hints"):
+        yield "no hints; write at least one, the last of them a worked sibling with other numbers"
+    if exercise.step == "choice":
+        yield from _choice_problems(call, options.get("why") or {})
+
+
+def _choice_problems(call: ast.Call, why: dict[str, str]) -> Iterator[str]:
+    given = next((word.value for word in call.keywords if word.arg == "options"), None)
+    offered = list(ast.literal_eval(given)) if given is not None else list("ABC")
+    if sorted(map(str, why)) != sorted(map(str, offered)):
+        yield f"`why` explains {', '.join(map(str, why)) or 'nothing'}; it must explain each of {', '.join(offered)}"

@@ -1,0 +1,91 @@
+"""Run a lesson's own code with its answers in place, and hold every answer against what labkit computes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from labkit.authoring.problems import BuildError, Problem
+from labkit.authoring.source import Exercise, Lesson
+
+SETTLED = {"right", "recorded"}
+
+
+def records(lesson: Lesson, environment: dict[str, str]) -> dict[str, list[Any]]:
+    """Run the source in this process and return the checks it made, by exercise id."""
+    from labkit import checks
+
+    with _surroundings(environment), checks.collecting() as collected:
+        _run(lesson)
+    found: dict[str, list[Any]] = {}
+    for record in collected:
+        found.setdefault(record.exercise.id, []).append(record)
+    return found
+
+
+def verify(lesson: Lesson, environment: dict[str, str]) -> list[Problem]:
+    """Return what is wrong with a lesson's answers: refused by their own check, never checked, or indistinct."""
+    made = records(lesson, environment)
+    return [
+        Problem(lesson.path, exercise.answer.line, f"{exercise.id}: {text}")
+        for exercise in lesson.exercises
+        for text in _answer_problems(exercise, made.get(exercise.id, []))
+    ]
+
+
+def _answer_problems(exercise: Exercise, made: list[Any]) -> Iterator[str]:
+    if len(made) != 1:
+        yield f"its check ran {len(made)} times; it must run once"
+        return
+    record = made[0]
+    if record.verdict.status not in SETTLED:
+        yield f"the answer written here and the computed truth disagree: {record.verdict}"
+        return
+    yield from _slip_problems(exercise, record.exercise)
+
+
+def _slip_problems(exercise: Exercise, judge: Any) -> Iterator[str]:
+    """Yield each listed slip whose number the check would take for the truth."""
+    values = {slip.id: value for slip, value in judge.slips()}
+    for name in exercise.answer.options.get("slips", []):
+        if name not in values:
+            yield f"lists the slip {name!r}, which its step cannot compute; it can: {', '.join(sorted(values))}"
+        elif judge.judge(values[name]).status == "right":
+            yield f"would accept the listed slip {name!r}: choose inputs for which it differs"
+
+
+def _run(lesson: Lesson) -> None:
+    """Execute the code cells in order, with the source's own line numbers in any traceback."""
+    namespace: dict[str, Any] = {"__name__": "__main__", "display": lambda *shown: None}
+    for cell in lesson.cells:
+        if cell.kind != "code":
+            continue
+        try:
+            exec(compile("\n" * (cell.line - 1) + cell.source, str(lesson.path), "exec"), namespace)
+        except Exception as error:
+            line = _line_in(lesson.path, error) or cell.line
+            raise BuildError([Problem(lesson.path, line, f"{type(error).__name__}: {error}")]) from error
+
+
+def _line_in(path: Path, error: Exception) -> int | None:
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno for frame in reversed(frames) if frame.filename == str(path)), None)
+
+
+@contextlib.contextmanager
+def _surroundings(environment: dict[str, str]) -> Iterator[None]:
+    """Give the lesson the build's environment, a drawing backend without windows, and nowhere to print."""
+    before = dict(os.environ)
+    try:
+        os.environ.clear()
+        os.environ.update(environment, MPLBACKEND="Agg")
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
