@@ -51,7 +51,7 @@ def run(name: str, arguments: list[str]) -> int:
         function = getattr(importlib.import_module(command.module), command.function)
         return int(function(arguments) or 0)
     except ModuleNotFoundError as error:
-        print(f"labkit {name} needs {error.name}, which is not installed here.{advice(name, error.name)}", file=sys.stderr)
+        print(f"labkit {name} needs {error.name}, which is not here.{advice(name, error.name)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)

@@ -44,17 +44,17 @@ class Outcome:
 def steps(jobs: int, ci: bool) -> list[Step]:
     """List what is run, in the order in which a mistake is cheapest to find."""
     parallel = ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else []
-    python = sys.executable
+    python, quick = sys.executable, [] if ci else ["--quick"]
     return [
         Step("lint", "code style", [python, "-m", "ruff", "check", "."]),
         Step("types", "types", [python, "-m", "mypy"]),
-        Step("fresh", "notebooks equal what the builder makes", [python, "-m", "labkit.cli", "build", "--check"], minutes=8),
-        Step("unit", "unit tests, doctests, import order", [*PYTEST, *parallel, "-m", "not slow and not alone"], minutes=12),
+        Step("fresh", "notebooks match their sources", [python, "-m", "labkit.cli", "build", "--check"], minutes=8),
+        Step("unit", "unit tests and doctests", [*PYTEST, *parallel, "-m", "not slow and not alone"], minutes=12),
         Step("alone", "timing tests, one at a time", [*PYTEST, "-m", "alone and not slow"], minutes=5),
         Step("blank", "every notebook blank, compared", [*NBVAL, *parallel, "notebooks"], minutes=5),
         Step("solved", "every key solved, compared", [*NBVAL, *parallel, "answer_keys"], minutes=5),
         Step("slow", "browser and other slow tests", [*PYTEST, "-m", "slow"], slow=True, minutes=15),
-        Step("mutants", "mutants killed", [python, "tools/mutants.py", *([] if ci else ["--quick"])], slow=True, minutes=8),
+        Step("mutants", "mutants killed", [python, "tools/mutants.py", *quick], slow=True, minutes=8),
     ]
 
 
@@ -147,8 +147,8 @@ def closing(lines: list[str]) -> str:
 def summary(outcomes: list[Outcome]) -> str:
     """Return one table of every step and one sentence about the whole."""
     rows = [
-        f"  {'passed' if outcome.passed else 'FAILED'}  {outcome.seconds:7.1f} s  {outcome.step.name:8} {outcome.closing}"
-        for outcome in outcomes
+        f"  {'passed' if each.passed else 'FAILED'}  {each.seconds:7.1f} s  {each.step.name:8} {each.closing}"
+        for each in outcomes
     ]
     failed = [outcome.step.name for outcome in outcomes if not outcome.passed]
     seconds = sum(outcome.seconds for outcome in outcomes)
