@@ -1,0 +1,148 @@
+"""Read what a learner gave, and compare it with what was expected."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from labkit.attention import Array
+
+TOLERANCE = 1e-6  # relative to the largest expected magnitude, so that honest float32 work passes
+DEEPEST = 8
+MOST = 1_000_000
+
+
+class UnreadableError(ValueError):
+    """An answer that cannot be compared; the message tells the learner why."""
+
+
+def is_blank(answer: Any) -> bool:
+    """Say whether an answer, or any part of it, has not been given yet: `...`, None or empty text.
+
+    >>> is_blank([1, ..., 2]), is_blank(""), is_blank(0), is_blank([])
+    (True, True, False, False)
+    """
+    if isinstance(answer, str):
+        return not answer.strip()
+    if isinstance(answer, np.ndarray) and answer.dtype != object:
+        return False
+    return any(leaf is None or leaf is ... for _, leaf in leaves(answer))
+
+
+def leaves(answer: Any, place: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Walk nested lists, tuples and arrays: every entry with its place."""
+    if isinstance(answer, np.ndarray):
+        answer = answer.tolist()
+    if not isinstance(answer, (list, tuple)):
+        yield place, answer
+    elif len(place) == DEEPEST:
+        raise UnreadableError(f"the lists are nested more than {DEEPEST} deep.")
+    else:
+        for i, part in enumerate(answer):
+            yield from leaves(part, (*place, i))
+
+
+def shape_of(answer: Any) -> tuple[int, ...]:
+    """Give the shape of nested lists, tuples or arrays; rows of different lengths are refused.
+
+    >>> shape_of([[1, 2, 3], (4, 5, 6)])
+    (2, 3)
+    """
+    if isinstance(answer, np.ndarray):
+        return tuple(answer.shape)
+    if not isinstance(answer, (list, tuple)):
+        return ()
+    inner = [shape_of(part) for part in answer]
+    for i, shape in enumerate(inner):
+        if shape != inner[0]:
+            raise UnreadableError(
+                f"part {i + 1} has shape {shape} and part 1 has shape {inner[0]}: all rows need the same length."
+            )
+    return (len(answer), *(inner[0] if inner else ()))
+
+
+def read_numbers(answer: Any) -> Array:
+    """Read lists, tuples, arrays, tensors, fractions and floats of any width as a float64 array.
+
+    >>> from fractions import Fraction
+    >>> read_numbers((Fraction(1, 4), 0.75)).tolist()
+    [0.25, 0.75]
+    """
+    answer = _plain(answer)
+    shape = shape_of(answer)
+    if math.prod(shape) > MOST:
+        raise UnreadableError(f"it holds {math.prod(shape)} numbers.")
+    return np.array([_number(leaf, place) for place, leaf in leaves(answer)], dtype=np.float64).reshape(shape)
+
+
+def read_booleans(answer: Any) -> Array:
+    """Read a mask: booleans, or the numbers 0 and 1 where the question itself says what True means."""
+    answer = _plain(answer)
+    shape = shape_of(answer)
+    for place, leaf in leaves(answer):
+        if not isinstance(leaf, (bool, np.bool_)) and not (isinstance(leaf, numbers.Real) and leaf in (0, 1)):
+            raise UnreadableError(f"{_where(place)} is {_shown(leaf)}; a mask holds True and False only.")
+    return np.array([bool(leaf) for _, leaf in leaves(answer)], dtype=bool).reshape(shape)
+
+
+def _plain(answer: Any) -> Any:
+    """Turn anything that offers itself as an array (a tensor, a table) into an array."""
+    if not isinstance(answer, (np.ndarray, np.generic)) and hasattr(answer, "__array__"):
+        return np.asarray(answer)
+    return answer
+
+
+def _number(leaf: Any, place: tuple[int, ...]) -> float:
+    if isinstance(leaf, (bool, np.bool_)):
+        raise UnreadableError(f"{_where(place)} is {leaf}; a boolean is not a number here: write a number.")
+    if isinstance(leaf, str):
+        raise UnreadableError(f"{_where(place)} is the text {_shown(leaf)}: write the number without quotes.")
+    if not isinstance(leaf, (numbers.Real, Decimal)):
+        raise UnreadableError(f"{_where(place)} is {_shown(leaf)} (a {type(leaf).__name__}), not a number.")
+    try:
+        return float(leaf)
+    except OverflowError:
+        raise UnreadableError(f"{_where(place)} is too large for a floating-point number.") from None
+
+
+def _where(place: tuple[int, ...]) -> str:
+    """Name an entry as prose does, counting from 1."""
+    if not place:
+        return "your answer"
+    if len(place) == 1:
+        return f"entry {place[0] + 1}"
+    if len(place) == 2:
+        return f"row {place[0] + 1}, entry {place[1] + 1}"
+    return f"entry {tuple(i + 1 for i in place)}"
+
+
+where = _where
+
+
+def _shown(leaf: Any) -> str:
+    text = repr(leaf)
+    return text if len(text) <= 40 else text[:37] + "…"
+
+
+def differing(given: Array, expected: Array) -> Array:
+    """Mark the entries that differ: `|given - expected| > 1e-6 max(1, max|expected|)`; inf and NaN must agree."""
+    finite = np.isfinite(expected)
+    scale = max(1.0, float(np.max(np.abs(expected[finite]), initial=0)))
+    with np.errstate(invalid="ignore"):
+        close = np.abs(given - expected) <= TOLERANCE * scale
+    alike = (given == expected) | (np.isnan(given) & np.isnan(expected))
+    return np.asarray(~np.where(finite, close, alike))
+
+
+def same(given: Array, expected: Array) -> bool:
+    """Compare shape first, then every entry.
+
+    >>> same(np.array([0.3333333]), np.array([1 / 3])), same(np.ones(3), np.ones((1, 3)))
+    (True, False)
+    """
+    return given.shape == expected.shape and not bool(differing(given, expected).any())
