@@ -5,59 +5,40 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-# name -> module that owns it; a name owned by itself is the module.
-_HOMES = {
-    **dict.fromkeys(("project", "scaled_scores", "softmax_over_sources", "mix", "attend"), "attention"),
-    **dict.fromkeys(("Head", "AttentionTrace"), "attention"),
-    **dict.fromkeys(("multi_head", "residual", "MultiHeadTrace"), "heads"),
-    **dict.fromkeys(
-        ("LabkitError", "ShapeError", "MaskError", "NonFiniteError", "EmptyRowError"),
-        "errors",
-    ),
-    **dict.fromkeys(("worked_example", "fresh_example", "Example"), "exact"),
-    "check": "checks",
-    "Verdict": "verdict",
-    **dict.fromkeys(("reveal",), "journal"),
-    "progress": "overview",
-    **dict.fromkeys(("me", "variant"), "variants"),
-    "practice": "drills",  # a module called practice would take the name of the function
-    **{
-        module: module
-        for module in (
-            *("attention", "authoring", "checks", "errors", "exact", "feedback", "figures", "grading", "heads"),
-            *("journal", "maps", "masks", "model_figures", "panels", "slips", "steps", "transformer", "variants"),
-            "verdict",
-        )
-            "attention",
-            "authoring",
-            "checks",
-            "errors",
-            "exact",
-            "feedback",
-            "figures",
-            "grading",
-            "heads",
-            "journal",
-            "maps",
-            "masks",
-            "model_figures",
-            "panels",
-            "slips",
-            "steps",
-            "transformer",
-            "variants",
-            "verdict",
-        ]
-    },
+# Module -> the names it lends to `labkit`. Every module is a name too.
+_LENT = {
+    "attention": ("AttentionTrace", "Head", "attend", "mix", "project", "scaled_scores", "softmax_over_sources"),
+    "authoring": (),
+    "checks": ("check",),
+    "drills": ("practice",),  # a module called practice would take the name of the function
+    "errors": ("EmptyRowError", "LabkitError", "MaskError", "NonFiniteError", "ShapeError"),
+    "exact": ("Example", "fresh_example", "worked_example"),
+    "feedback": (),
+    "figures": (),
+    "grading": (),
+    "heads": ("MultiHeadTrace", "multi_head", "residual"),
+    "journal": ("reveal",),
+    "maps": (),
+    "masks": (),
+    "model_figures": (),
+    "overview": ("progress",),
+    "panels": (),
+    "slips": (),
+    "steps": (),
+    "transformer": (),
+    "variants": ("me", "variant"),
+    "verdict": ("Verdict",),
 }
-__all__ = sorted(_HOMES)
+_HOMES = {name: module for module, names in _LENT.items() for name in names}
+__all__ = sorted([*_HOMES, *_LENT])
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'labkit' has no attribute {name!r}")
-    home = importlib.import_module(f"labkit.{_HOMES[name]}")
-    return home if _HOMES[name] == name else getattr(home, name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"labkit.{_HOMES[name]}"), name)
+    if name in _LENT:
+        return importlib.import_module(f"labkit.{name}")
+    raise AttributeError(f"module 'labkit' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
