@@ -8,6 +8,7 @@ Axes: `L` layers, `H` heads, `n` positions, `d_model`; leading axes of the token
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +23,7 @@ from labkit.errors import LabkitError, ShapeError
 from labkit.masks import causal
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+MODELS = resources.files("labkit") / "models"
 Kind = Literal["zero_head", "mean_head", "resample_head", "replace_weights", "replace_values", "patch"]
 
 
@@ -352,10 +354,16 @@ def measure(
     before = np.atleast_1d(metric(model.run(tokens)))
     after = np.atleast_1d(metric(model.run(tokens, *changes)))
     differences = after - before
-    mean = float(differences.mean())
-    # One sequence says nothing about others.
-    margin = 1.96 * float(differences.std(ddof=1)) / len(differences) ** 0.5 if len(differences) > 1 else np.inf
-    return Effect(float(before.mean()), float(after.mean()), mean, mean - margin, mean + margin, differences)
+    low, high = interval(differences)
+    return Effect(float(before.mean()), float(after.mean()), float(differences.mean()), low, high, differences)
+
+
+def interval(numbers: Array) -> tuple[float, float]:
+    """The 95 % interval of a mean by the normal approximation; one number says nothing about others."""
+    if len(numbers) < 2:
+        return -np.inf, np.inf
+    mean, margin = float(numbers.mean()), 1.96 * float(numbers.std(ddof=1)) / len(numbers) ** 0.5
+    return mean - margin, mean + margin
 
 
 def attribution(trace: ModelTrace, token: int, position: int = -1) -> dict[str, Array]:
@@ -452,18 +460,16 @@ def from_parameters(arrays: Mapping[str, Array], name: str = "", dtype: type = n
 
 def model_names() -> list[str]:
     """List the models that ship with labkit."""
-    folder = resources.files("labkit") / "models"
-    return sorted(item.name.removesuffix(".npz") for item in folder.iterdir() if item.name.endswith(".npz"))
+    return sorted(item.name.removesuffix(".npz") for item in MODELS.iterdir() if item.name.endswith(".npz"))
 
 
 def load_model(name: str = "copy") -> Model:
     """Load a model that ships with labkit, after comparing its checksum."""
     if name not in model_names():
         raise LabkitError(f"there is no model {name!r}; labkit ships {model_names()}.")
-    folder = resources.files("labkit") / "models"
-    data = (folder / f"{name}.npz").read_bytes()
-    expected = dict(line.split()[::-1] for line in (folder / "SHA256SUMS").read_text().splitlines())
+    data = (MODELS / f"{name}.npz").read_bytes()
+    expected = dict(line.split()[::-1] for line in (MODELS / "SHA256SUMS").read_text().splitlines())
     if hashlib.sha256(data).hexdigest() != expected.get(f"{name}.npz"):
         raise LabkitError(f"models/{name}.npz does not match its checksum in SHA256SUMS: install labkit again.")
-    with resources.as_file(folder / f"{name}.npz") as path, np.load(path, allow_pickle=False) as arrays:
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return from_parameters(dict(arrays), name)
