@@ -1,0 +1,109 @@
+"""What all figures share: the exit that displays them, titles, axes, matrices in brackets, numbers as fractions."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from fractions import Fraction
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from labkit.figures.canvas import INK, KEY, QUERY, VALUE, WEIGHT, Canvas, plain, shade
+
+Cells = list[list[Any]]
+EDGE = 22  # free paper around every drawing
+
+
+def show(picture: Any, description: str, numbers: str = "") -> None:
+    """Display a Canvas (or a Matplotlib figure) with its description as alternative text and its numbers as text."""
+    svg = picture.svg() if isinstance(picture, Canvas) else _matplotlib_svg(picture)
+    source = base64.b64encode(svg.encode()).decode()
+    html = f'<img alt="{escape(description)}" src="data:image/svg+xml;base64,{source}" style="max-width:100%">'
+    from IPython.display import display
+
+    display({"text/html": html, "text/plain": numbers or description}, raw=True)
+
+
+def title_of(canvas: Canvas, title: str) -> None:
+    canvas.text(EDGE, 26, title, size=16, bold=True, anchor="start")
+
+
+def axes(canvas: Canvas, x: float, y: float, cell: float, rows: Sequence[str], columns: Sequence[str]) -> None:
+    """Name both axes and number their positions; (x, y) is the corner of the first cell."""
+    wide, tall = len(columns) * cell, len(rows) * cell
+    canvas.text(x + wide / 2, y - 38, "source (key)", size=12, fill=KEY)
+    canvas.text(
+        x - 30 - 8 * max(len(label) for label in rows),
+        y + tall / 2,
+        "destination (query)",
+        size=12,
+        fill=QUERY,
+        turned=True,
+    )
+    for j, label in enumerate(columns):
+        canvas.text(x + (j + 0.5) * cell, y - 16, label, size=13, fill=KEY)
+    for i, label in enumerate(rows):
+        canvas.text(x - 10, y + (i + 0.5) * cell, label, size=13, fill=QUERY, anchor="end")
+
+
+def draw_matrix(canvas: Canvas, x: float, y: float, cells: Cells, name: str) -> tuple[float, float]:
+    """Draw one matrix in square brackets with its name and shape above; give its width and height."""
+    rows, columns = len(cells), len(cells[0])
+    cell, height, colour = max(42.0, 9.0 * max(len(plain(v)) for row in cells for v in row) + 14), 34.0, colour_of(name)
+    canvas.text(x + columns * cell / 2, y - 14, f"{name}  ({rows}×{columns})", size=13, fill=colour, bold=True)
+    for i, row in enumerate(cells):
+        for j, value in enumerate(row):
+            canvas.rect(x + j * cell + 1, y + i * height + 1, cell - 2, height - 2, shade(0.08, colour))
+            canvas.text(x + (j + 0.5) * cell, y + (i + 0.5) * height, plain(value), size=14)
+    wide, tall = columns * cell, rows * height
+    for side, inward in ((x - 4, 6), (x + wide + 4, -6)):
+        canvas.line(
+            [(side + inward, y - 2), (side, y - 2), (side, y + tall + 2), (side + inward, y + tall + 2)], colour
+        )
+    return wide, tall
+
+
+def colour_of(name: str) -> str:
+    letter = name.removeprefix("W_")[:1]
+    return {"Q": QUERY, "q": QUERY, "K": KEY, "k": KEY, "V": VALUE, "v": VALUE, "Z": VALUE, "z": VALUE,
+            "S": WEIGHT, "A": WEIGHT}.get(letter, INK)  # fmt: skip
+
+
+def cells_of(matrix: Any, fractions: bool = False) -> Cells:
+    """Nested lists of numbers; with `fractions`, floats that are simple fractions become such."""
+    array = np.atleast_2d(np.asarray(matrix))
+    return [[_as_fraction(x) if fractions else x for x in row] for row in array.tolist()]
+
+
+def _as_fraction(number: Any) -> Any:
+    if isinstance(number, Fraction) or not np.isfinite(number):
+        return number
+    simple = Fraction(number).limit_denominator(64)
+    return simple if abs(simple - Fraction(number)) < 1e-9 else number
+
+
+def positions(count: int) -> list[str]:
+    return [str(position) for position in range(1, count + 1)]
+
+
+def in_line(cells: Cells) -> str:
+    return "[" + ", ".join("[" + ", ".join(plain(x) for x in row) + "]" for row in cells) + "]"
+
+
+def sentence(lines: str) -> str:
+    return "; ".join(f"row {line}" for line in lines.split("\n")) + "."
+
+
+def _matplotlib_svg(figure: Any) -> str:
+    """Save a Matplotlib figure as SVG with the same bytes each time, and close it so that it is not shown twice."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "labkit", "svg.fonttype": "path"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None}, facecolor="white", bbox_inches="tight")
+    pyplot.close(figure)
+    return buffer.getvalue()
