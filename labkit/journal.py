@@ -22,6 +22,8 @@ from typing import Any
 ANSWERED = ("right", "wrong", "recorded")  # a blank or unreadable cell is not a prediction
 LONGEST = 4_000  # characters of one stored answer
 
+listeners: list[Callable[[str], None]] = []  # called with the exercise's id once an answer is on record
+
 _unsaved: dict[Path | None, list[bytes]] = {}  # by folder; None is the journal that is switched off
 
 
@@ -38,6 +40,9 @@ class Entry:
 def record(exercise_id: str, answer: object, status: str, **details: object) -> None:
     """Note one answer; blank and unreadable ones are kept as attempts but never count as a prediction."""
     append("answer", exercise=exercise_id, answer=_plain(answer), status=status, **details)
+    if status in ANSWERED:
+        for listener in listeners:
+            listener(exercise_id)
 
 
 def first(exercise_id: str) -> Entry | None:
