@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 CONTAINERS = {"array", "asarray"}  # np.array([[1, 2]]) keeps its brackets
@@ -27,25 +27,24 @@ class CannotBlankError(ValueError):
         super().__init__(text)
 
 
-def blank(source: str, filling: str = "...") -> str:
+def blank(source: str, filling: str = "...", given: Sequence[str] = ()) -> str:
     """Return the cell as a learner first sees it; comments survive only where they start a line.
+
+    Parts listed in `given` stay as they are, each once, the first that matches: worked steps that fade.
 
     >>> blank("row_2 = [1/3, 2/3, 0]  # thirds")
     'row_2 = [..., ..., ...]'
-    >>> blank("A = np.array([[1, 0], [1/2, 1/2]])")
-    'A = np.array([[..., ...], [..., ...]])'
+    >>> blank("A = np.array([[1, 0], [1/2, 1/2]])", given=["[1, 0]"])
+    'A = np.array([[1, 0], [..., ...]])'
     """
     source = source.rstrip("\n") + "\n"
     tree, starts = ast.parse(source), _line_starts(source)
-    holes = [hole for statement in tree.body for hole in _statement(statement, starts, filling)]
-    text = source.encode()
-    end = len(text)
-    kept: list[bytes] = []
-    for hole in reversed(_outermost(sorted([*holes, *_comments(source, starts)]))):
-        kept[:0] = [hole.filling.encode(), text[hole.end : end]]
-        end = hole.start
-    blanked = (text[:end] + b"".join(kept)).decode()
-    return "\n".join(line.rstrip() for line in blanked.splitlines())
+    kept = [ast.unparse(ast.parse(part, mode="eval")) for part in given]
+    answers = [hole for statement in tree.body for hole in _statement(statement, starts, filling, kept)]
+    if kept or not answers:
+        raise CannotBlankError(1, f"no part reads {kept[0]}" if kept else "nothing is left to answer")
+    blanked = _fill(source.encode(), _outermost(sorted([*answers, *_comments(source, starts)]))).decode()
+    return "\n".join(line.rstrip() for line in blanked.splitlines()).rstrip("\n")
 
 
 def marker(exercise_id: str, points: float) -> str:
@@ -57,10 +56,18 @@ def marker(exercise_id: str, points: float) -> str:
     return f"# exercise: {exercise_id} ({points:g} point{'' if points == 1 else 's'})"
 
 
-def _statement(statement: ast.stmt, starts: list[int], filling: str) -> Iterator[Hole]:
+def _fill(text: bytes, holes: list[Hole]) -> bytes:
+    pieces, position = [], 0
+    for hole in holes:
+        pieces += [text[position : hole.start], hole.filling.encode()]
+        position = hole.end
+    return b"".join([*pieces, text[position:]])
+
+
+def _statement(statement: ast.stmt, starts: list[int], filling: str, kept: list[str]) -> Iterator[Hole]:
     match statement:
         case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
-            yield from _value(value, starts, filling)
+            yield from _value(value, starts, filling, kept)
         case ast.FunctionDef():
             yield _body(statement, starts)
         case ast.Import() | ast.ImportFrom():
@@ -71,13 +78,16 @@ def _statement(statement: ast.stmt, starts: list[int], filling: str) -> Iterator
             )
 
 
-def _value(value: ast.expr, starts: list[int], filling: str) -> Iterator[Hole]:
+def _value(value: ast.expr, starts: list[int], filling: str, kept: list[str]) -> Iterator[Hole]:
+    if (written := ast.unparse(value)) in kept:
+        kept.remove(written)
+        return
     match value:
         case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts) if parts:
             for part in parts:
-                yield from _value(part, starts, filling)
+                yield from _value(part, starts, filling, kept)
         case ast.Call(func=ast.Attribute(attr=name), args=[ast.List() as inner, *_]) if name in CONTAINERS:
-            yield from _value(inner, starts, filling)
+            yield from _value(inner, starts, filling, kept)
         case _:
             yield Hole(*_span(value, starts), filling)
 

@@ -132,7 +132,8 @@ def _plain_cell(cell: Cell, name: str) -> dict[str, Any]:
 def _answer_cell(lesson: Lesson, exercise: Exercise, solved: bool) -> dict[str, Any]:
     cell, by_hand = exercise.answer, exercise.step == "written"
     try:
-        body = cell.source if solved else blank(cell.source, filling='""' if by_hand else "...")
+        filling, given = ('""' if by_hand else "..."), cell.options.get("given", [])
+        body = cell.source if solved else blank(cell.source, filling, given)
     except CannotBlankError as error:
         raise BuildError([Problem(lesson.path, cell.line + error.line - 1, str(error))]) from error
     metadata = _roles(exercise, "answer", solution=True, grade=by_hand)

@@ -14,8 +14,9 @@ from jupytext.myst import MystMetadataParsingError, myst_to_notebook  # type: ig
 from labkit.authoring.problems import BuildError, Problem
 
 ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+TITLE = re.compile(r"^# ", re.MULTILINE)
 LONGEST_ID = 48  # a cell id holds 64 characters and gets a prefix
-ANSWER_OPTIONS = {"answer", "points", "covers", "hints", "why", "predict", "slips", "shown", "tags"}
+ANSWER_OPTIONS = {"answer", "points", "covers", "hints", "why", "predict", "slips", "shown", "given", "tags"}
 CELL_OPTIONS = {"tags", "covers"}
 FRONT_MATTER = {"title", "minutes", "outcome", "jupytext", "kernelspec"}
 UNHINTED = {"choice", "written"}  # a choice explains every option in `why`; free text is read by a person
@@ -143,6 +144,8 @@ def _front_problems(front: dict[str, Any]) -> Iterator[tuple[int, str]]:
 
 def _cell_problems(cells: list[Cell]) -> Iterator[tuple[int, str]]:
     for cell in cells:
+        if cell.kind == "markdown" and any(TITLE.search(part) for part in cell.source.split("```")[::2]):
+            yield cell.line, "the title comes from the front matter; headings here start with ##"
         known = ANSWER_OPTIONS if "answer" in cell.options else CELL_OPTIONS
         for name in sorted(set(cell.options) - known):
             yield cell.line, f"unknown cell option {name!r}; known here: {', '.join(sorted(known))}"

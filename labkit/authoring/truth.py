@@ -49,14 +49,15 @@ def _answer_problems(exercise: Exercise, made: list[Any]) -> Iterator[str]:
     yield from _slip_problems(exercise, record.exercise)
 
 
-def _slip_problems(exercise: Exercise, judge: Any) -> Iterator[str]:
-    """Yield each listed slip whose number the check would take for the truth."""
-    values = {slip.id: value for slip, value in judge.slips()}
-    for name in exercise.answer.options.get("slips", []):
-        if name not in values:
-            yield f"lists the slip {name!r}, which its step cannot compute; it can: {', '.join(sorted(values))}"
-        elif judge.judge(values[name]).status == "right":
-            yield f"would accept the listed slip {name!r}: choose inputs for which it differs"
+def _slip_problems(exercise: Exercise, asked: Any) -> Iterator[str]:
+    """Yield each slip, listed in the cell or spelled out in the call, whose number the check takes for the truth."""
+    wrong = {slip.id: value for slip, value in asked.slips()}
+    spelled_out = wrong if exercise.step in ("number", "ordering") else {}
+    for name in [*exercise.answer.options.get("slips", []), *spelled_out]:
+        if name not in wrong:
+            yield f"lists the slip {name!r}, which cannot happen with its inputs; these can: {', '.join(sorted(wrong))}"
+        elif asked.judge(wrong[name]).status == "right":
+            yield f"would accept the slip {name!r}: choose inputs for which it gives something else"
 
 
 def _run(lesson: Lesson) -> None:
