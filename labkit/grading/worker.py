@@ -1,0 +1,194 @@
+"""The untrusted side: runs a student's cells and calls their functions. Holds no key and no expected value.
+
+Started by `sandbox.py` as a program of its own, never imported by it. It knows nothing of labkit. One JSON line comes
+in for each request and one goes out. A student's code can change everything in this process, and gains nothing by it:
+whatever leaves is read as plain values and compared elsewhere.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import math
+import os
+import sys
+from fractions import Fraction
+from typing import Any
+
+MOST_VALUES, LONGEST_TEXT, DEEPEST = 20_000, 20_000, 8
+TIMERS = {"%%time", "%%timeit", "%%capture", "%%prun"}
+
+
+class NotPlainError(Exception):
+    """A value that is not plain data; carries one of the words the trusted side has sentences for."""
+
+
+def main(stage: dict[str, Any], requests: int, replies: int) -> None:
+    """Confine this process for good, say that it is ready, and serve requests until the pipe closes."""
+    limit(stage["limits"])
+    sys.path.extend(stage["path"])
+    sys.modules.update(dict.fromkeys(stage["forbidden"]))  # importing a module that is None fails
+    import numpy
+
+    become(stage["uid"])
+    space = {"__name__": "__main__", "__builtins__": builtins, "np": numpy, "display": lambda *_, **__: None}
+    send(replies, {"id": 0, "ok": True})
+    with os.fdopen(requests, "rb") as lines:
+        for line in lines:
+            request = json.loads(line)
+            send(replies, {"id": request["id"], **outcome(request, space)})
+
+
+def limit(limits: dict[str, int]) -> None:
+    """Set hard limits that nothing in this process can lift again."""
+    import resource
+
+    for name, most in limits.items():
+        number = getattr(resource, name)
+        ceiling = resource.getrlimit(number)[1]
+        most = most if ceiling == resource.RLIM_INFINITY else min(most, ceiling)
+        resource.setrlimit(number, (most, most))
+
+
+def become(uid: int) -> None:
+    """Give up every privilege for good (0: there is none), before any student code is read."""
+    if uid:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    os.umask(0o077)
+
+
+def send(replies: int, fields: dict[str, Any]) -> None:
+    """Write one reply line, however often the pipe is full."""
+    data = json.dumps(fields).encode("utf-8", "backslashreplace") + b"\n"
+    while data:
+        data = data[os.write(replies, data) :]
+
+
+def outcome(request: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
+    """Do one request; whatever goes wrong, SystemExit included, becomes a description of the error."""
+    try:
+        return {"ok": True, **serve(request, space)}
+    except NotPlainError as error:
+        return {"ok": False, "error": "NotPlain", "text": str(error), "line": None}
+    except BaseException as error:
+        try:
+            return {"ok": False, **explain(error, quiet=request["do"] == "call")}
+        except BaseException:
+            return {"ok": False, "error": "Exception", "text": "", "line": None}
+
+
+def serve(request: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
+    """Run a cell, set names, read an expression, or call a function; give the fields of the reply."""
+    if request["do"] == "run":
+        exec(compiled(request["source"]), space)
+        return {}
+    if request["do"] == "set":
+        space.update({name: argument(value) for name, value in request["values"].items()})
+        return {}
+    if request["do"] == "value":
+        return {"value": plain(eval(request["expression"], space), [MOST_VALUES])}
+    arguments = [argument(value) for value in request["arguments"]]
+    value = plain(space[request["name"]](*arguments), [MOST_VALUES])
+    fresh = [argument(value) for value in request["arguments"]]
+    return {"value": value, "changed": not all(map(unchanged, arguments, fresh))}
+
+
+def compiled(source: str) -> Any:
+    """Compile a cell; only a cell that is not Python is searched for IPython's own syntax."""
+    try:
+        return compile(source, "<cell>", "exec")
+    except SyntaxError:
+        plainer = without_magics(source)
+        if plainer == source:
+            raise
+        return compile(plainer, "<cell>", "exec")
+
+
+def without_magics(source: str) -> str:
+    """Drop timing magics, empty cells of other magics, and turn `%…`, `!…` and `…?` lines into `pass`."""
+    first, _, rest = source.lstrip().partition("\n")
+    if first.startswith("%%"):
+        return without_magics(rest) if first.split()[0] in TIMERS else ""
+    lines = []
+    for line in source.split("\n"):
+        text = line.strip()
+        special = text.startswith(("%", "!", "?")) or text.endswith("?")
+        lines.append(line[: len(line) - len(line.lstrip())] + "pass" if special else line)
+    return "\n".join(lines)
+
+
+def argument(value: Any) -> Any:
+    """Rebuild an argument: {"array": …} becomes a NumPy array, everything else stays as it is."""
+    import numpy
+
+    if type(value) is dict:
+        return numpy.array(value["array"], dtype=value["dtype"]).reshape(value["shape"])
+    return [argument(part) for part in value] if type(value) is list else value
+
+
+def unchanged(given: Any, fresh: Any) -> bool:
+    """Say whether an argument is still what it was."""
+    import numpy
+
+    if isinstance(fresh, numpy.ndarray):
+        return type(given) is numpy.ndarray and numpy.array_equal(given, fresh)
+    return bool(given == fresh)
+
+
+def plain(value: Any, budget: list[int], depth: int = 0) -> Any:
+    """Copy a result into plain JSON types, by exact type; anything else raises NotPlainError."""
+    budget[0] -= 1
+    if budget[0] < 0 or depth > DEEPEST:
+        raise NotPlainError("large")
+    kind = type(value)
+    if value is None or kind is bool:
+        return value
+    if kind is int:
+        return value if value.bit_length() < 1000 else {"float": "inf" if value > 0 else "-inf"}
+    if kind is float:
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if kind is str:
+        return value[:LONGEST_TEXT]
+    if value is ...:
+        return {"blank": True}
+    if kind is list or kind is tuple:
+        return [plain(part, budget, depth + 1) for part in value]
+    if kind is Fraction:
+        return float(value)
+    return plain(raw_numbers(value, budget[0]), budget, depth)
+
+
+def raw_numbers(value: Any, most: int) -> Any:
+    """Give an array's raw numbers as nested lists, whatever class the array pretends to be."""
+    import numpy
+
+    if isinstance(value, numpy.ma.MaskedArray):
+        raise NotPlainError("masked")
+    if not isinstance(value, numpy.ndarray | numpy.generic):
+        raise NotPlainError("kind")
+    array = numpy.ndarray.view(value, numpy.ndarray) if isinstance(value, numpy.ndarray) else numpy.asarray(value)
+    if array.dtype.kind not in "bfiu":
+        raise NotPlainError("entries")
+    if array.size > most:
+        raise NotPlainError("large")
+    return array.astype(float).tolist() if array.dtype.kind == "f" else array.tolist()
+
+
+def explain(error: BaseException, quiet: bool) -> dict[str, Any]:
+    """Describe an error by its type, its line and, while no hidden input is known here, its text."""
+    kind, line, trace = type(error), None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<cell>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError):
+        line = error.lineno
+    known = getattr(builtins, kind.__name__, None) is kind
+    text = error.args[0][:200] if known and not quiet and error.args and type(error.args[0]) is str else ""
+    return {"error": kind.__name__ if known else "Exception", "text": text, "line": line}
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
