@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -151,6 +154,12 @@ def expand(step: str, given: Inputs) -> tuple[str, Inputs]:
     if step == "multi_head":
         outputs = [truth("attend", {**given, "W_Q": W_Q, "W_K": W_K, "W_V": W_V}) for W_Q, W_K, W_V in given["heads"]]
         return "update", {"outputs": outputs, "W_O": given["W_O"]}
+    if step == "concatenate":
+        outputs = [np.asarray(output, dtype=float) for output in given["outputs"]]
+        return "update", {"outputs": outputs, "W_O": np.eye(sum(output.shape[-1] for output in outputs))}
+    if step == "forbid":
+        exponentials = np.asarray(given["exponentials"], dtype=float)
+        return "weights", {"scores": np.log(exponentials), "allowed": np.arange(len(exponentials)) != given["source"]}
     return step, given
 
 
@@ -158,3 +167,264 @@ def _head_inputs(given: Inputs) -> Inputs:
     inputs = given["inputs"]
     made = {name: project(inputs, given[W]) for name, W in (("queries", "W_Q"), ("keys", "W_K"), ("values", "W_V"))}
     return {**made, "allowed": given.get("allowed"), "d_model": np.shape(inputs)[-1]}
+
+
+# Functions a learner writes ------------------------------------------------------------------------------------
+
+Case = list[Any]  # the arguments of one call, plain lists, numbers and booleans
+
+
+@dataclass(frozen=True)
+class Task:
+    """One function to write: what it must give, cases to show, cases that trip known slips, and cases at random.
+
+    `reference(*case)` computes the right result; `given(case)` names the arguments as the step's inputs.
+    """
+
+    name: str
+    step: str
+    parameters: tuple[str, ...]
+    visible: tuple[Case, ...]
+    traps: tuple[Case, ...]
+    draw: Callable[[random.Random], Case]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    def given(self, case: Case) -> Inputs:
+        """Name the arguments of one call."""
+        return {**self.fixed, **dict(zip(self.parameters, case, strict=True))}
+
+    def reference(self, *case: Any) -> Any:
+        """Compute the right result as plain numbers and lists.
+
+        >>> TASKS["transpose"].reference([[1, 2, 3]])
+        [[1], [2], [3]]
+        """
+        return np.asarray(truth(self.step, self.given(list(case)))).tolist()
+
+    def baits(self) -> list[Case]:
+        """List the fixed cases: those shown in the lesson, and those that trip known slips."""
+        return [*self.visible, *self.traps]
+
+    def cases(self, rng: random.Random, drawn: int = 20) -> list[Case]:
+        """List the fixed cases and some at random, the smallest first."""
+        return sorted([*self.baits(), *(self.draw(rng) for _ in range(drawn))], key=_size)
+
+
+def _size(case: Any) -> int:
+    return sum(map(_size, case)) + 1 if isinstance(case, list) else 1
+
+
+def _whole(rng: random.Random, *shape: int) -> Any:
+    """Draw small whole numbers, never all zero, as nested lists."""
+    if not shape:
+        return rng.choice([-3, -2, -1, 1, 2, 3])
+    return [_whole(rng, *shape[1:]) for _ in range(shape[0])]
+
+
+def _real(rng: random.Random, n: int, m: int) -> Any:
+    return [[round(rng.uniform(-3, 3), 2) for _ in range(m)] for _ in range(n)]
+
+
+def _readable(rng: random.Random, n: int, m: int) -> list[list[bool]]:
+    """Draw a mask in which every destination may read at least one source."""
+    mask = [[rng.random() < 0.6 for _ in range(m)] for _ in range(n)]
+    for row in mask:
+        row[rng.randrange(m)] = True
+    return mask
+
+
+def _shares(rng: random.Random, n: int, m: int) -> list[list[float]]:
+    rows = [[rng.randint(0, 4) for _ in range(m - 1)] + [rng.randint(1, 4)] for _ in range(n)]
+    return [[part / sum(row) for part in row] for row in rows]
+
+
+def _size_of(rng: random.Random) -> int:
+    return rng.randint(1, 5)
+
+
+def _draw_dot(rng: random.Random) -> Case:
+    d = _size_of(rng)
+    return [_whole(rng, d), _whole(rng, d)]
+
+
+def _draw_matmul(rng: random.Random) -> Case:
+    n, d, m = _size_of(rng), _size_of(rng), _size_of(rng)
+    return [_whole(rng, n, d), _whole(rng, d, m)]
+
+
+def _draw_scores(rng: random.Random) -> Case:
+    n, m, d_k = _size_of(rng), _size_of(rng), _size_of(rng)
+    return [_whole(rng, n, d_k), _whole(rng, m, d_k)]
+
+
+def _draw_softmax(rng: random.Random) -> Case:
+    n, m = _size_of(rng), _size_of(rng)
+    return [_real(rng, n, m), _readable(rng, n, m)]
+
+
+def _draw_mix(rng: random.Random) -> Case:
+    n, m, d_v = _size_of(rng), _size_of(rng), _size_of(rng)
+    return [_shares(rng, n, m), _whole(rng, m, d_v)]
+
+
+def _draw_attend(rng: random.Random) -> Case:
+    n, d_model, d_k, d_v = _size_of(rng), _size_of(rng), _size_of(rng), _size_of(rng)
+    matrices = [_whole(rng, d_model, d_k), _whole(rng, d_model, d_k), _whole(rng, d_model, d_v)]
+    return [_real(rng, n, d_model), *matrices, _readable(rng, n, n)]
+
+
+def _draw_multi_head(rng: random.Random) -> Case:
+    n, d_model, d_k, d_v, H = (_size_of(rng) for _ in range(5))
+    heads = [[_whole(rng, d_model, d_k), _whole(rng, d_model, d_k), _whole(rng, d_model, d_v)] for _ in range(H)]
+    return [_real(rng, n, d_model), heads, _whole(rng, H * d_v, d_model), _readable(rng, n, n)]
+
+
+def _draw_softmax_row(rng: random.Random) -> Case:
+    [row], [permitted] = _real(rng, 1, (m := _size_of(rng))), _readable(rng, 1, m)
+    return [row, permitted]
+
+
+def _draw_forbid(rng: random.Random) -> Case:
+    m = rng.randint(2, 5)
+    return [[rng.choice([1, 2, 4, 8]) for _ in range(m)], rng.randrange(m)]
+
+
+def _draw_outputs(rng: random.Random) -> Case:
+    n, d_v = _size_of(rng), _size_of(rng)
+    return [[_whole(rng, n, d_v) for _ in range(rng.randint(1, 4))]]
+
+
+def _draw_write_back(rng: random.Random) -> Case:
+    [outputs], d_model = _draw_outputs(rng), _size_of(rng)
+    n, features = len(outputs[0]), len(outputs) * len(outputs[0][0])
+    return [outputs, _whole(rng, features, d_model), _whole(rng, n, d_model)]
+
+
+_ALL = [[True, True], [True, True]]
+_LOWER = [[True, False], [True, True]]
+_LN2 = math.log(2)
+_ONE_HEAD = ([[1, 0], [1, 1]], [[1, 2], [0, 1]], [[2, 0, 1], [0, 4, -1]])
+_OTHER_HEAD = ([[0, 1], [1, 0]], [[1, 1], [-1, 1]], [[1, 1, 0], [0, 1, 2]])
+_BOTH_BACK = [[1, 0], [0, 1], [1, 1], [2, 0], [0, -1], [1, 3]]
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task("dot", "dot", ("a", "b"), ([[1, 2], [3, 4]], [[2], [-3]]), ([[0, 1, 2], [5, -1, 3]],), _draw_dot),
+        Task(
+            "matmul",
+            "matmul",
+            ("A", "B"),
+            ([[[1, 2]], [[3], [4]]], [[[1, 2], [3, 4]], [[0, 1], [2, 5]]]),
+            ([[[1, 2, 3]], [[1, 0], [0, 1], [2, 2]]], [[[2], [3]], [[1, 4]]]),
+            _draw_matmul,
+        ),
+        Task(
+            "transpose",
+            "transpose",
+            ("A",),
+            ([[[1, 2, 3]]], [[[1, 2], [3, 4], [5, 6]]]),
+            ([[[7]]], [[[1, 2], [3, 4]]]),
+            lambda rng: [_whole(rng, _size_of(rng), _size_of(rng))],
+        ),
+        Task(
+            "normalise",
+            "normalise",
+            ("row",),
+            ([[1, 3]], [[2, 2, 4]]),
+            ([[5]], [[0, 1, 3]]),
+            lambda rng: [[rng.randint(0, 5) for _ in range(_size_of(rng))] + [rng.randint(1, 5)]],
+        ),
+        Task(
+            "scores",
+            "scores",
+            ("queries", "keys"),
+            ([[[2, 4, 0, 0]], [[1, 1, 5, 5]]], [[[1, 0], [0, 1]], [[1, 0], [1, 1], [2, 1]]]),
+            ([[[1, 2], [3, 4]], [[1, 1], [0, 2]]], [[[3]], [[-2], [1]]]),
+            _draw_scores,
+        ),
+        Task(
+            "softmax_over_sources",
+            "weights",
+            ("scores", "allowed"),
+            ([[[0, _LN2]], [[True, True]]], [[[_LN2, 2 * _LN2], [0, _LN2]], _LOWER]),
+            (
+                [[[1000, 1000], [0, 0]], _ALL],
+                [[[1000, 0]], [[False, True]]],
+                [[[-1000, -1000]], [[True, True]]],
+                [[[-1, 1]], [[True, True]]],
+                [[[1, 2, 3, 0]], [[True, False, True, False]]],
+                [[[0, 1], [2, 3]], [[True, True], [False, True]]],
+            ),
+            _draw_softmax,
+        ),
+        Task(
+            "softmax_row",
+            "weights",
+            ("scores", "allowed"),
+            ([[0, _LN2], [True, True]], [[_LN2, 2 * _LN2, 0], [True, False, True]]),
+            ([[1000, 1000], [True, True]], [[1000, 0], [False, True]], [[-1, 1], [True, True]], [[7], [True]]),
+            _draw_softmax_row,
+        ),
+        Task(
+            "forbid",
+            "forbid",
+            ("exponentials", "source"),
+            ([[2, 2, 4], 1], [[1, 4], 0]),
+            ([[1, 2, 4], 2], [[8, 1, 1, 2], 0]),
+            _draw_forbid,
+        ),
+        Task(
+            "mix",
+            "mixture",
+            ("weights", "values"),
+            ([[[0.25, 0.75]], [[4, 0], [0, 8]]], [[[1, 0], [0.5, 0.5]], [[2, 0, 1], [0, 4, 3]]]),
+            ([[[1]], [[5, -7]]], [[[0.2, 0.3, 0.5]], [[1], [2], [-4]]]),
+            _draw_mix,
+        ),
+        Task(
+            "attend",
+            "attend",
+            ("inputs", "W_Q", "W_K", "W_V", "allowed"),
+            (
+                [[[1, 0]], *_ONE_HEAD, [[True]]],
+                [[[1, 0], [0, 1]], *_ONE_HEAD, _LOWER],
+            ),
+            ([[[1, 2], [-1, 1]], *_ONE_HEAD, _ALL], [[[40, 0], [0, 40]], *_ONE_HEAD, _ALL]),
+            _draw_attend,
+        ),
+        Task(
+            "causal",
+            "mask",
+            ("n",),
+            ([2], [3]),
+            ([1],),
+            lambda rng: [rng.randint(1, 7)],
+            {"rule": "causal"},
+        ),
+        Task(
+            "concatenate",
+            "concatenate",
+            ("outputs",),
+            ([[[[1, 2]], [[3, 4]]]], [[[[1], [2]], [[3], [4]]]]),
+            ([[[[5, 6]]]], [[[[1, 2], [3, 4]], [[5, 6], [7, 8]], [[9, 10], [11, 12]]]]),
+            _draw_outputs,
+        ),
+        Task(
+            "write_back",
+            "update",
+            ("outputs", "W_O", "state"),
+            ([[[[1, 2]], [[3, 4]]], [[1, 0], [0, 1], [2, 0], [0, -1]], [[10, 20]]],),
+            ([[[[1], [2]], [[3], [4]]], [[1, 2, 3], [0, 1, -1]], [[1, 1, 1], [2, 0, 2]]],),
+            _draw_write_back,
+        ),
+        Task(
+            "multi_head",
+            "multi_head",
+            ("inputs", "heads", "W_O", "allowed"),
+            ([[[1, 0], [0, 1]], [[*_ONE_HEAD], [*_OTHER_HEAD]], _BOTH_BACK, _LOWER],),
+            ([[[1, 0]], [[*_ONE_HEAD]], _BOTH_BACK[:3], [[True]]],),
+            _draw_multi_head,
+        ),
+    )
+}
