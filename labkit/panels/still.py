@@ -1,0 +1,168 @@
+"""A panel without its controls: one picture and the same numbers as tables and as plain text.
+
+This is what a stored notebook, GitHub's preview or a printed page shows. The figure also carries the panel's state, so
+that `labkit.panels.enliven` can bring an exported page alive.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from labkit.attention import Array
+
+HUES = {"query": "#2563c9", "key": "#c42f3c", "value": "#1d8a4a", "score": "#7446c8", "mixture": "#222222"}
+CELL, ROW, GAP = 62, 34, 34  # pixels: a cell's width and height, and the space between two maps
+
+
+def number(x: float) -> str:
+    """Write a number as a small fraction where it is one, otherwise with three decimals.
+
+    >>> number(1 / 3), number(2.0), number(0.123), number(float("nan"))
+    ('1/3', '2', '0.123', '0/0')
+    """
+    if np.isnan(x):
+        return "0/0"
+    near = Fraction(float(x)).limit_denominator(64)
+    return str(near) if abs(float(near) - x) <= 1e-12 * max(1.0, abs(x)) else f"{x:.3f}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One named matrix; `texts` are what its cells say, `strengths` (0 to 1) how dark they are."""
+
+    name: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    texts: Sequence[Sequence[str]]
+    strengths: Array
+    hue: str = "score"
+
+    def lines(self) -> Iterator[str]:
+        """Yield the matrix as aligned plain text."""
+        table = [["", *self.columns], *([name, *row] for name, row in zip(self.rows, self.texts, strict=True))]
+        widths = [max(len(row[c]) for row in table) for c in range(len(table[0]))]
+        for row in table:
+            yield "  " + "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Vectors with two coordinates as thin arrows, the polygon of the allowed ones, and mixtures as thick arrows."""
+
+    vectors: Sequence[tuple[str, Sequence[float], bool]]  # name, coordinates, allowed
+    mixtures: Sequence[tuple[str, Sequence[float]]]
+    hull: Sequence[Sequence[float]]
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Still:
+    """A title, matrices, perhaps a plane, and one sentence that says what is seen."""
+
+    title: str
+    sentence: str
+    grids: Sequence[Grid]
+    plane: Plane | None = None
+
+    def text(self) -> str:
+        """Write everything as plain text."""
+        blocks = [f"{grid.name}\n" + "\n".join(grid.lines()) for grid in self.grids]
+        return "\n".join([self.title, *blocks, self.sentence])
+
+    def html(self, state: dict[str, Any]) -> str:
+        """Return picture and tables; `state` travels along in an attribute."""
+        picture = base64.b64encode(self.svg().encode()).decode()
+        tables = "".join(_table(grid) for grid in self.grids)
+        return (
+            f'<figure class="labkit-panel" data-labkit="{html.escape(json.dumps(state, sort_keys=True))}">'
+            f'<img alt="{html.escape(f"{self.title}. {self.sentence}")}" '
+            f'src="data:image/svg+xml;base64,{picture}">'
+            f"<figcaption>{html.escape(self.sentence)} Run this cell in JupyterLab to move things.</figcaption>"
+            f"<details><summary>The same as numbers</summary>{tables}</details></figure>"
+        )
+
+    def svg(self) -> str:
+        """Draw the picture on its own white ground, so that it can be read in any theme."""
+        parts, x, height = [], 24.0, 0.0
+        for grid in self.grids:
+            parts.append(f'<g transform="translate({x:g} 52)">{_draw_grid(grid)}</g>')
+            x += 34 + CELL * len(grid.columns) + GAP
+            height = max(height, 60 + ROW * len(grid.rows))
+        if self.plane is not None:
+            parts.append(f'<g transform="translate({x:g} 40)">{_draw_plane(self.plane)}</g>')
+            x, height = x + 240 + GAP, max(height, 240)
+        box = f"0 0 {x:g} {height + 64:g}"
+        title = f'<text x="24" y="28" font-weight="600" font-size="15">{html.escape(self.title)}</text>'
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" width="{x:g}" font-family="system-ui,sans-serif" '
+            f'font-size="13"><rect width="100%" height="100%" rx="10" fill="#fff"/>{title}{"".join(parts)}</svg>'
+        )
+
+
+def _table(grid: Grid) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in ["", *grid.columns])
+    rows = "".join(
+        f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{html.escape(text)}</td>' for text in row)}</tr>"
+        for name, row in zip(grid.rows, grid.texts, strict=True)
+    )
+    return f"<table><caption>{html.escape(grid.name)}</caption><tr>{head}</tr>{rows}</table>"
+
+
+def _draw_grid(grid: Grid) -> str:
+    hue = HUES[grid.hue]
+    parts = [f'<text x="34" y="-2" fill="{hue}" font-weight="600">{html.escape(grid.name)}</text>']
+    for j, name in enumerate(grid.columns):
+        parts.append(_label(34 + CELL * (j + 0.5), 20, name, fill="#666"))
+    for i, (name, row) in enumerate(zip(grid.rows, grid.texts, strict=True)):
+        y = 30 + ROW * i
+        parts.append(_label(18, y + 21, name, fill="#666"))
+        for j, text in enumerate(row):
+            dark = float(grid.strengths[i, j])
+            ink = "#fff" if dark > 0.55 else "#222"
+            parts.append(
+                f'<rect x="{34 + CELL * j}" y="{y}" width="{CELL - 3}" height="{ROW - 3}" rx="5" fill="{hue}" '
+                f'fill-opacity="{0.06 + 0.84 * dark:.3f}"/>' + _label(34 + CELL * j + 30, y + 20, text, fill=ink)
+            )
+    return "".join(parts)
+
+
+def _draw_plane(plane: Plane) -> str:
+    unit = 240 / (plane.high - plane.low)
+
+    def at(point: Sequence[float]) -> tuple[float, float]:
+        return (point[0] - plane.low) * unit, 240 - (point[1] - plane.low) * unit
+
+    def arrow(point: Sequence[float], width: float, hue: str, dash: str = "") -> str:
+        (x0, y0), (x1, y1) = at((0, 0)), at(point)
+        extra = f' stroke-dasharray="{dash}"' if dash else ""
+        ends = f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" stroke="{hue}" stroke-width="{width}"{extra}/>'
+        return ends + f'<circle cx="{x1:.1f}" cy="{y1:.1f}" r="{width + 2}" fill="{hue}"/>'
+
+    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, plane.hull))
+    zero = at((0, 0))
+    parts = [
+        f'<path d="M0,{zero[1]:.1f}H240M{zero[0]:.1f},0V240" stroke="#ccc"/>',
+        f'<polygon points="{corners}" fill="{HUES["value"]}" fill-opacity=".12" stroke="{HUES["value"]}"/>',
+    ]
+    for name, point, allowed in plane.vectors:
+        x, y = at(point)
+        parts.append(arrow(point, 1.5, HUES["value"], "" if allowed else "4 3"))
+        parts.append(_label(x + 14, y - 7, name if allowed else f"{name} blocked", fill=HUES["value"]))
+    for name, point in plane.mixtures:
+        x, y = at(point)
+        parts += [arrow(point, 4, HUES["mixture"]), _label(x + 16, y + 16, name, fill=HUES["mixture"], weight=700)]
+    return "".join(parts)
+
+
+def _label(x: float, y: float, text: str, fill: str, weight: int = 400) -> str:
+    words = html.escape(text)
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="middle" fill="{fill}" font-weight="{weight}">{words}</text>'
