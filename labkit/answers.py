@@ -86,31 +86,36 @@ def read_booleans(answer: Any) -> Array:
     shape = shape_of(answer)
     for place, leaf in leaves(answer):
         if not isinstance(leaf, (bool, np.bool_)) and not (isinstance(leaf, numbers.Real) and leaf in (0, 1)):
-            raise UnreadableError(f"{_where(place)} is {_shown(leaf)}; a mask holds True and False only.")
+            raise UnreadableError(f"{where(place)} is {_shown(leaf)}; a mask holds True and False only.")
     return np.array([bool(leaf) for _, leaf in leaves(answer)], dtype=bool).reshape(shape)
 
 
 def _plain(answer: Any) -> Any:
     """Turn anything that offers itself as an array (a tensor, a table) into an array."""
     if not isinstance(answer, (np.ndarray, np.generic)) and hasattr(answer, "__array__"):
-        return np.asarray(answer)
+        try:
+            return np.asarray(answer)
+        except Exception as error:  # the learner's own object: whatever it raises is a reason, not a crash
+            raise UnreadableError(f"it cannot be turned into numbers ({type(error).__name__}: {error}).") from error
+    if isinstance(answer, Iterator):
+        raise UnreadableError(f"it is a {type(answer).__name__}, not a list: wrap it in list(...).")
     return answer
 
 
 def _number(leaf: Any, place: tuple[int, ...]) -> float:
     if isinstance(leaf, (bool, np.bool_)):
-        raise UnreadableError(f"{_where(place)} is {leaf}; a boolean is not a number here: write a number.")
+        raise UnreadableError(f"{where(place)} is {leaf}; a boolean is not a number here: write a number.")
     if isinstance(leaf, str):
-        raise UnreadableError(f"{_where(place)} is the text {_shown(leaf)}: write the number without quotes.")
+        raise UnreadableError(f"{where(place)} is the text {_shown(leaf)}: write the number without quotes.")
     if not isinstance(leaf, (numbers.Real, Decimal)):
-        raise UnreadableError(f"{_where(place)} is {_shown(leaf)} (a {type(leaf).__name__}), not a number.")
+        raise UnreadableError(f"{where(place)} is {_shown(leaf)} (a {type(leaf).__name__}), not a number.")
     try:
         return float(leaf)
     except OverflowError:
-        raise UnreadableError(f"{_where(place)} is too large for a floating-point number.") from None
+        raise UnreadableError(f"{where(place)} is too large for a floating-point number.") from None
 
 
-def _where(place: tuple[int, ...]) -> str:
+def where(place: tuple[int, ...]) -> str:
     """Name an entry as prose does, counting from 1."""
     if not place:
         return "your answer"
@@ -119,9 +124,6 @@ def _where(place: tuple[int, ...]) -> str:
     if len(place) == 2:
         return f"row {place[0] + 1}, entry {place[1] + 1}"
     return f"entry {tuple(i + 1 for i in place)}"
-
-
-where = _where
 
 
 def _shown(leaf: Any) -> str:
@@ -137,6 +139,22 @@ def differing(given: Array, expected: Array) -> Array:
         close = np.abs(given - expected) <= TOLERANCE * scale
     alike = (given == expected) | (np.isnan(given) & np.isnan(expected))
     return np.asarray(~np.where(finite, close, alike))
+
+
+def in_words(answer: Any) -> str:
+    """Show an answer shortly, the same for every way of writing the same numbers.
+
+    >>> in_words(np.array([1 / 3, 2.0])), in_words("B")
+    ('[0.3333, 2]', 'B')
+    """
+    try:
+        return _joined(read_numbers(answer).tolist())
+    except UnreadableError:
+        return str(answer)
+
+
+def _joined(numbers: Any) -> str:
+    return f"[{', '.join(map(_joined, numbers))}]" if isinstance(numbers, list) else f"{numbers:.4g}"
 
 
 def same(given: Array, expected: Array) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from labkit import answers, feedback, journal, slips, steps
+from labkit import answers, feedback, functions, journal, slips, steps
 from labkit.answers import UnreadableError
 from labkit.attention import Array
+from labkit.functions import Outcome
 from labkit.slips import Slip
-from labkit.steps import Inputs
+from labkit.steps import Case, Inputs, Task
 from labkit.verdict import Status, Verdict
 
 REASONS = {
@@ -47,7 +49,7 @@ class Exercise:
     inputs: Inputs
     learner: str | None = None
     example: Mapping[str, Any] = field(default_factory=dict)  # options of the learner's example
-    task_seed: int = 0
+    example_of: str = ""  # the exercise whose example this one goes on with
 
     @property
     def points(self) -> float:
@@ -77,7 +79,9 @@ class Exercise:
         """List every slip that applies, with the answer it leads to."""
         if self.step in ("number", "choice", "ordering"):
             return list(self._inline_slips())
-        if self.step in ("written", "function"):
+        if self.step == "function":
+            return list(functions.slipping(self.task))
+        if self.step == "written":
             return []
         return list(slips.values(self.step, self.given()))
 
@@ -107,11 +111,20 @@ class Exercise:
             return value
         from labkit.variants import variant  # late: most checks need no example
 
-        mine = partial(variant, self.id, self.learner, **self.example)
-        return (lambda: value(mine())) if value in self._questions() else value(mine())
+        mine = partial(variant, self.example_of or self.id, self.learner, **self.example)
+        asked = any(value is self.inputs.get(name) for name in ("by", "outcome"))
+        return (lambda: value(mine())) if asked else value(mine())
 
-    def _questions(self) -> list[Any]:
-        return [self.inputs.get(name) for name in ("by", "outcome")]
+    @property
+    def task(self) -> Task:
+        """Give the task of a function exercise."""
+        task = self.inputs["task"]
+        return task if isinstance(task, Task) else steps.TASKS[task]
+
+    def judge_results(self, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Verdict:
+        """Judge a function by what its calls gave, wherever they ran: cases[i] gave outcomes[i]."""
+        finding = functions.judge(self.task, cases, outcomes)
+        return replace(self._verdict(finding.status, finding.message, finding.slip), case=finding.case)
 
     def _inline_slips(self) -> Iterator[tuple[Slip, Any]]:
         if self.step == "choice":
@@ -134,8 +147,11 @@ class Exercise:
                 yield Slip(f"{self.id}:{option}", "choice", "", why, "", lambda given: None), option
 
     def options(self) -> list[str]:
-        """List the options of a choice or the items of an ordering."""
-        return [str(option) for option in self.inputs.get("options", ())]
+        """List the options of a choice: those given, else those the lesson gives a reason for, else A, B, C."""
+        return [str(option) for option in self.inputs.get("options") or self._explained() or "ABC"]
+
+    def _explained(self) -> list[str]:
+        return sorted(option for option in self.feedback.why if option != "right")
 
     def _is_right(self, option: str) -> bool:
         if "outcome" in self.inputs:
@@ -199,14 +215,22 @@ def _what_differs(exercise: Exercise, given: Array, expected: Array) -> str:
     if expected.ndim == 0:
         places = "The computation gives another number."
     else:
-        wrong = [
-            answers.where(tuple(int(i) for i in place)) for place in np.argwhere(answers.differing(given, expected))
-        ]
-        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        verb = "differs" if len(wrong) == 1 else "differ"
-        places = f"{wrong[0][0].upper()}{'; '.join(wrong[:3])[1:]}{more} {verb} from what the computation gives."
+        wrong = [answers.where(tuple(place)) for place in np.argwhere(answers.differing(given, expected)).tolist()]
+        places = f"{_listed(wrong)} {'differs' if len(wrong) == 1 else 'differ'} from what the computation gives."
+        places = places[0].upper() + places[1:]
     rule = _BROKEN_RULES.get(exercise.step)
     return f"{places} {rule(given, exercise.given())}".rstrip() if rule else places
+
+
+def _listed(places: list[str], most: int = 3) -> str:
+    """Join a few places in words.
+
+    >>> _listed(["entry 1", "entry 2", "entry 4", "entry 5"])
+    'entry 1, entry 2, entry 4 and 1 more'
+    """
+    shown = places if len(places) <= most else [*places[:most], f"{len(places) - most} more"]
+    separator = "; " if any(", " in place for place in shown) else ", "
+    return " and ".join(part for part in (separator.join(shown[:-1]), shown[-1]) if part)
 
 
 def _broken_rule_of_weights(given: Array, inputs: Inputs) -> str:
@@ -287,6 +311,15 @@ def _judge_written(exercise: Exercise, answer: Any) -> Verdict:
     return exercise._verdict("recorded", "Your words are kept; a person reads them.")
 
 
+def _judge_function(exercise: Exercise, answer: Any) -> Verdict:
+    if not callable(answer):
+        raise UnreadableError("give the function itself, its name without parentheses.")
+    if functions.is_unwritten(answer):
+        return exercise.judge_results([], [Outcome(...)])
+    cases = exercise.task.cases(random.Random(exercise.id))
+    return exercise.judge_results(cases, functions.run(answer, exercise.task, cases))
+
+
 _JUDGES: dict[str, Callable[[Exercise, Any], Verdict]] = {
     **dict.fromkeys(
         ("shapes", "projection", "scores", "weights", "mixture", "update", "mask", "number"), _judge_numbers
@@ -294,6 +327,7 @@ _JUDGES: dict[str, Callable[[Exercise, Any], Verdict]] = {
     "choice": _judge_choice,
     "ordering": _judge_ordering,
     "written": _judge_written,
+    "function": _judge_function,
 }
 
 
@@ -352,27 +386,18 @@ def _noted(exercise: Exercise, answer: Any, verdict: Verdict) -> Verdict:
     """Journal the answer and add what attempts have earned: hints one by one, and the first prediction."""
     if verdict.status in ("blank", "unreadable"):
         return verdict
-    first = journal.first(exercise.id)
+    first, now = journal.first(exercise.id), answers.in_words(answer)
     journal.record(exercise.id, answer, verdict.status)
-    shown = str(answer)
     tries = _attempts.setdefault(exercise.id, [])
-    if verdict.status == "wrong" and shown not in tries:
-        tries.append(shown)
-    before = (
-        "" if first is None or _canonical(first.answer) == _canonical(journal._plain(answer)) else str(first.answer)
-    )
+    if verdict.status == "wrong" and now not in tries:
+        tries.append(now)
+    if first is not None and exercise.step not in ("function", "written"):
+        before = answers.in_words(first.answer)
+        verdict = replace(verdict, first="" if before == now else before)
     if verdict.status != "wrong":
-        return replace(verdict, first=before)
+        return verdict
     hints = exercise.feedback.hints
-    return replace(verdict, first=before, hints=hints[: len(tries)], hints_left=max(0, len(hints) - len(tries)))
-
-
-def _in_words(answer: Any) -> str:
-    """Show an answer shortly, the same for every way of writing the same numbers."""
-    try:
-        return np.array2string(answers.read_numbers(answer), separator=", ", precision=4, threshold=50)
-    except UnreadableError:
-        return str(answer)
+    return replace(verdict, hints=hints[: len(tries)], hints_left=max(0, len(hints) - len(tries)))
 
 
 class Checks:
@@ -410,7 +435,7 @@ class Checks:
         """Check a number, or a small list of them, against a computation."""
         return _check(id, "number", answer, by=by, slips=slips, **context)
 
-    def choice(self, id: str, answer: Any, *, options: Any, outcome: Any = None, **context: Any) -> Any:
+    def choice(self, id: str, answer: Any, *, options: Any = None, outcome: Any = None, **context: Any) -> Any:
         """Check a choice against the outcome of a computation, or against the sealed choice of the key."""
         return _check(id, "choice", answer, options=options, outcome=outcome, **context)
 
@@ -418,14 +443,21 @@ class Checks:
         """Check an order."""
         return _check(id, "ordering", answer, by=by, **context)
 
+    def function(self, id: str, function: Any, *, task: str | Task) -> Any:
+        """Run a learner's function against the task's own computation."""
+        return _check(id, "function", function, task=task)
+
     def written(self, id: str, text: Any) -> Any:
         """Record a text that a person will read."""
         return _check(id, "written", text)
 
 
-def _check(id: str, step: str, answer: Any, *, example: Mapping[str, Any] | None = None, **inputs: Any) -> Any:
+def _check(
+    id: str, step: str, answer: Any, *, variant: str = "", example: Mapping[str, Any] | None = None, **inputs: Any
+) -> Any:
+    """Build the exercise and submit the answer; `variant` goes on with another exercise's example of the learner."""
     given = {name: value for name, value in inputs.items() if value is not None}
-    return submit(Exercise(id, step, given, example=example or {}), answer)
+    return submit(Exercise(id, step, given, example=example or {}, example_of=variant), answer)
 
 
 check = Checks()

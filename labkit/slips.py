@@ -416,6 +416,11 @@ def _array_maximum(given: Inputs) -> Array:
     return _shares(parts)
 
 
+def _row_maximum_of_all(given: Inputs) -> Array:
+    scores = _floats(given, "scores")
+    return _shares(np.where(_allowed(given), np.exp(scores - scores.max(axis=-1, keepdims=True)), 0))
+
+
 def _map_transposed(given: Inputs) -> Array | None:
     right = steps.weights(given)
     return right.swapaxes(-1, -2) if right.ndim > 1 else None
@@ -561,6 +566,22 @@ WEIGHTS = [
         "Subtract each row's own maximum over its allowed scores, or a far lower row underflows to 0/0.",
         "02 scores, C8",
         _array_maximum,
+    ),
+    Slip(
+        "weights-blocked-maximum",
+        "weights",
+        "subtracting a maximum that only a blocked score reaches",
+        "Take the maximum over the allowed scores only, or the whole row may underflow to 0/0.",
+        "02 scores, C8",
+        _only_if_masked(_row_maximum_of_all),
+    ),
+    Slip(
+        "weights-no-maximum",
+        "weights",
+        "exponentials of the plain scores, without subtracting the maximum",
+        "The formula is right, but exp(1000) overflows: subtract the row's largest allowed score first.",
+        "02 scores, C8",
+        lambda given: _shares(np.where(_allowed(given), np.exp(_floats(given, "scores")), 0)),
     ),
     Slip(
         "weights-percent",

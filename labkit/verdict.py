@@ -31,6 +31,7 @@ class Verdict:
     possible: float = 1
     hints: tuple[str, ...] = ()  # those already earned by attempts, the newest last
     hints_left: int = 0
+    case: str = ""  # for a function: the smallest call that went wrong
     first: str = ""  # the first recorded prediction, where this answer is another one
 
     @property
@@ -67,7 +68,7 @@ class Verdict:
 
     def __str__(self) -> str:
         sign = _LOOKS[self.status][0]
-        lines = [f"{sign} {self.title} · {self.exercise_id}", self.message, self.look]
+        lines = [f"{sign} {self.title} · {self.exercise_id}", self.message, self.case, self.look]
         lines += [f"Hint {i}: {hint}" for i, hint in enumerate(self.hints, 1)]
         lines += [self._more_hints(), f"Your first prediction was {self.first}." if self.first else ""]
         return "\n".join(line for line in lines if line)
@@ -83,6 +84,7 @@ class Verdict:
             f'<div><strong><span style="color:{colour}" aria-hidden="true">{sign}</span> {title}</strong> '
             f'<span style="opacity:0.7">· {escape(self.exercise_id)}</span></div>',
             _row(self.message),
+            f'<pre style="margin:4px 0;padding:0">{escape(self.case)}</pre>' if self.case else "",
             _row(self.look),
             *(_row(hint, f"Hint {i}. ") for i, hint in enumerate(self.hints, 1)),
             _row(self._more_hints()),

@@ -1,0 +1,244 @@
+"""Run a function a learner wrote on shown and on drawn cases, and say where and why it goes wrong.
+
+Calls run in a thread of their own, which works in a notebook's main thread and on every system. A function that does
+not come back is asked to stop; one that is busy inside a single built-in call (`sum(range(10**12))`) cannot be asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import ctypes
+import dis
+import io
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labkit import answers, slips
+from labkit.answers import UnreadableError
+from labkit.attention import Array
+from labkit.slips import Slip
+from labkit.steps import Case, Task
+from labkit.verdict import Status
+
+PATIENCE = 2.0  # seconds for one call
+SHOWN = 400  # characters of one argument or result
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call gave: a value, or the reason why there is none. Plain data, so it can come from anywhere."""
+
+    value: Any = None
+    error: str = ""  # "ZeroDivisionError: division by zero"
+    stopped: bool = False  # it was still running when its time was over
+    changed: str = ""  # the argument it changed, if any
+
+    @property
+    def blank(self) -> bool:
+        """Say whether the function has not been written yet."""
+        return self.value is ... or self.error.startswith("NotImplementedError")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The judgement of all calls together; `case` shows the smallest call that went wrong."""
+
+    status: Status
+    message: str
+    slip: Slip | None = None
+    case: str = ""
+
+
+def is_unwritten(function: Any) -> bool:
+    """Say whether a function's body is still `...`, `pass` or nothing but its docstring.
+
+    >>> is_unwritten(lambda a: ...), is_unwritten(lambda a: a)
+    (True, False)
+    """
+    code = getattr(function, "__code__", None)
+    return code is not None and all(
+        step.opname in ("RESUME", "NOP", "RETURN_VALUE", "COPY_FREE_VARS")
+        or (step.opname in ("LOAD_CONST", "RETURN_CONST") and (step.argval is None or step.argval is ...))
+        for step in dis.get_instructions(code)
+    )
+
+
+def run(function: Callable[..., Any], task: Task, cases: Sequence[Case], patience: float = PATIENCE) -> list[Outcome]:
+    """Call the function on each case, up to the first that does not come back; what it prints is not shown."""
+    outcomes: list[Outcome] = []
+    for case in cases:
+        with contextlib.redirect_stdout(io.StringIO()):
+            outcomes.append(call(function, task, case, patience))
+        if outcomes[-1].stopped:
+            break
+    return outcomes
+
+
+def call(function: Callable[..., Any], task: Task, case: Case, patience: float = PATIENCE) -> Outcome:
+    """Call the function once, on a copy of the case."""
+    arguments = copy.deepcopy(case)
+    outcome: list[Outcome] = []
+
+    def work() -> None:
+        try:
+            outcome.append(Outcome(function(*arguments)))
+        except _StopError:
+            pass
+        except BaseException as error:  # also SystemExit: nothing a learner writes may end the kernel
+            outcome.append(Outcome(error=f"{type(error).__name__}: {error}".rstrip(": ")))
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    try:
+        worker.join(patience)
+    finally:  # also when the learner interrupts the kernel
+        _stop(worker)
+    if not outcome:
+        return Outcome(stopped=True)
+    changed = [name for name, now, before in zip(task.parameters, arguments, case, strict=True) if now != before]
+    return Outcome(outcome[0].value, outcome[0].error, changed="".join(changed[:1]))
+
+
+class _StopError(BaseException):
+    """Raised inside a learner's thread; no `except Exception` of theirs catches it."""
+
+
+def _stop(worker: threading.Thread) -> None:
+    """Ask a thread to end, a few times in case it is busy; a thread that never listens is left behind."""
+    for _ in range(5):
+        if not worker.is_alive():
+            return
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident or 0), ctypes.py_object(_StopError))
+        worker.join(0.05)
+
+
+# Judging -------------------------------------------------------------------------------------------------------
+
+
+def judge(task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Finding:
+    """Compare outcomes with the task's own computation: cases[i] gave outcomes[i]."""
+    if outcomes and all(outcome.blank for outcome in outcomes):
+        return Finding("blank", "Write the body of the function and run its cell, then run this one.")
+    expected = [_as_array(task.reference(*case)) for case, _ in zip(cases, outcomes, strict=False)]
+    wrong = [i for i, right in enumerate(expected) if _complaint(outcomes[i], right)]
+    if not wrong:
+        return Finding("right", f"It agrees with the computation on all {len(outcomes)} cases.")
+    first = min(wrong, key=lambda i: (len(repr(cases[i])), i))
+    shown = _shown_case(task, cases[first], outcomes[first], expected[first])
+    slip = next(_explaining(task, cases, outcomes, expected), None)
+    if slip is not None:
+        return Finding("wrong", f"This is what you get from {slip.label}. {slip.refutation}", slip, shown)
+    return Finding("wrong", _complaint(outcomes[first], expected[first]), None, shown)
+
+
+def _as_array(right: Any) -> Array:
+    return np.asarray(right, dtype=float)
+
+
+def _complaint(outcome: Outcome, right: Array) -> str:
+    """Say what is wrong with one outcome, without its numbers; "" if nothing is."""
+    if outcome.stopped:
+        return "It was still running when its time was over: is there a loop that never ends?"
+    if outcome.error:
+        return f"It stops with {outcome.error}."
+    if outcome.value is None:
+        return "It returns nothing (None): is there a `return` at the end?"
+    try:
+        given = _read(outcome.value)
+    except UnreadableError as reason:
+        return f"Its result cannot be read: {reason}"
+    if given.shape != right.shape:
+        return f"Its result has shape {given.shape}, expected is {right.shape}."
+    if not answers.same(given, right):
+        return "Its result differs from the computation."
+    if outcome.changed:
+        return f"It changes its argument `{outcome.changed}`: work on a copy, or build a new list."
+    return ""
+
+
+def _read(value: Any) -> Array:
+    """Read a result; booleans count as 1 and 0, since some functions return masks."""
+    try:
+        return answers.read_numbers(value)
+    except UnreadableError:
+        if not isinstance(value, (list, tuple, np.ndarray)):
+            raise
+        return _read_mask(value)
+
+
+def _read_mask(value: Any) -> Array:
+    if not all(isinstance(leaf, (bool, np.bool_)) for _, leaf in answers.leaves(value)):
+        return answers.read_numbers(value)  # says what is wrong
+    return answers.read_booleans(value).astype(float)
+
+
+def slipping(task: Task) -> list[tuple[Slip, Callable[..., Any]]]:
+    """List every slip that can happen in a task, each as the function that makes it on every case."""
+    found = {slip.id: slip for case in task.baits() for slip, _ in slips.values(task.step, task.given(case))}
+
+    def making(id: str) -> Callable[..., Any]:
+        return lambda *case: np.asarray(_slip_values(task, list(case)).get(id, task.reference(*case))).tolist()
+
+    return [(slip, making(id)) for id, slip in found.items()]
+
+
+def _slip_values(task: Task, case: Case) -> dict[str, Any]:
+    return {slip.id: value for slip, value in slips.values(task.step, task.given(case))}
+
+
+def _explaining(
+    task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome], expected: Sequence[Array]
+) -> Iterator[Slip]:
+    """Find slips that reproduce every outcome; failing that, every outcome that is a finite number."""
+    runs = list(zip([_slip_values(task, case) for case in cases[: len(outcomes)]], outcomes, expected, strict=True))
+    finite = [run for run in runs if not run[1].error and _is_finite(run[1].value)]
+    for part in (runs, finite):
+        if any(_complaint(outcome, right) for _, outcome, right in part):
+            for slip, _ in slipping(task):
+                if all(_reproduces(table.get(slip.id, right), outcome) for table, outcome, right in part):
+                    yield slip
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return bool(np.isfinite(_read(value)).all())
+    except UnreadableError:
+        return True
+
+
+def _reproduces(wrong: Any, outcome: Outcome) -> bool:
+    """Say whether a slip's value is this outcome; where the slip divides 0 by 0, an error or NaN is."""
+    value = np.asarray(wrong, dtype=float)
+    if outcome.error:
+        return bool(np.isnan(value).any())
+    try:
+        given = _read(outcome.value)
+    except UnreadableError:
+        return False
+    return given.shape == value.shape and not (answers.differing(given, value) & ~np.isnan(value)).any()
+
+
+def _shown_case(task: Task, case: Case, outcome: Outcome, right: Array) -> str:
+    arguments = ",\n  ".join(f"{name} = {_short(value)}" for name, value in zip(task.parameters, case, strict=True))
+    gave = "no result in time" if outcome.stopped else outcome.error or _short(outcome.value)
+    return f"{task.name}(\n  {arguments}\n)\ngave      {gave}\nexpected  {_short(right.tolist())}"
+
+
+def _short(value: Any) -> str:
+    text = repr(_rounded(value))
+    return text if len(text) <= SHOWN else text[:SHOWN] + " …"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_rounded(part) for part in value]
+    if not isinstance(value, (float, np.floating)) or not np.isfinite(value):
+        return value
+    return int(value) if value == int(value) else round(float(value), 4)
