@@ -125,7 +125,8 @@ def judge(task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Fin
     if outcomes and all(outcome.blank for outcome in outcomes):
         return Finding("blank", "Write the body of the function and run its cell, then run this one.")
     expected = [_as_array(task.reference(*case)) for case, _ in zip(cases, outcomes, strict=False)]
-    wrong = [i for i, right in enumerate(expected) if _complaint(outcomes[i], right)]
+    zeros = task.step == "weights"
+    wrong = [i for i, right in enumerate(expected) if _complaint(outcomes[i], right, zeros)]
     if not wrong:
         return Finding("right", f"It agrees with the computation on all {len(outcomes)} cases.")
     first = min(wrong, key=lambda i: (len(repr(cases[i])), i))
@@ -133,14 +134,14 @@ def judge(task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Fin
     slip = next(_explaining(task, cases, outcomes, expected), None)
     if slip is not None:
         return Finding("wrong", f"This is what you get from {slip.label}. {slip.refutation}", slip, shown)
-    return Finding("wrong", _complaint(outcomes[first], expected[first]), None, shown)
+    return Finding("wrong", _complaint(outcomes[first], expected[first], zeros), None, shown)
 
 
 def _as_array(right: Any) -> Array:
     return np.asarray(right, dtype=float)
 
 
-def _complaint(outcome: Outcome, right: Array) -> str:
+def _complaint(outcome: Outcome, right: Array, zeros: bool = False) -> str:
     """Say what is wrong with one outcome, without its numbers; "" if nothing is."""
     if outcome.stopped:
         return "It was still running when its time was over: is there a loop that never ends?"
@@ -156,6 +157,8 @@ def _complaint(outcome: Outcome, right: Array) -> str:
         return f"Its result has shape {given.shape}, expected is {right.shape}."
     if not answers.same(given, right):
         return "Its result differs from the computation."
+    if zeros and (given[right == 0] != 0).any():  # a leak may be smaller than any tolerance
+        return "A blocked source has weight: it must be exactly 0."
     if outcome.changed:
         return f"It changes its argument `{outcome.changed}`: work on a copy, or build a new list."
     return ""
@@ -200,7 +203,7 @@ def _explaining(
     for part in (runs, finite):
         if any(_complaint(outcome, right) for _, outcome, right in part):
             for slip, _ in slipping(task):
-                if all(_reproduces(table.get(slip.id, right), outcome) for table, outcome, right in part):
+                if all(_reproduces(table.get(slip.id, right), outcome, right) for table, outcome, right in part):
                     yield slip
 
 
@@ -211,16 +214,19 @@ def _is_finite(value: Any) -> bool:
         return True
 
 
-def _reproduces(wrong: Any, outcome: Outcome) -> bool:
-    """Say whether a slip's value is this outcome; where the slip divides 0 by 0, an error or NaN is."""
+def _reproduces(wrong: Any, outcome: Outcome, right: Array) -> bool:
+    """Say whether a slip's value is this outcome; where the slip divides 0 by 0, an error or any wrong number is."""
     value = np.asarray(wrong, dtype=float)
+    undefined = np.isnan(value)
     if outcome.error:
-        return bool(np.isnan(value).any())
+        return bool(undefined.any())
     try:
         given = _read(outcome.value)
     except UnreadableError:
         return False
-    return given.shape == value.shape and not (answers.differing(given, value) & ~np.isnan(value)).any()
+    if given.shape != value.shape or (answers.differing(given, value) & ~undefined).any():
+        return False
+    return not undefined.any() or not answers.same(given, right)
 
 
 def _shown_case(task: Task, case: Case, outcome: Outcome, right: Array) -> str:

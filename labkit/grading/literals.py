@@ -1,0 +1,264 @@
+"""Read typed answers without running them: numbers, 1/3, log(2), lists, Fraction(1, 3), np.array([...]), text.
+
+Anything else raises `NotLiteralError` and goes to the sandbox. Sources are bounded before they reach Python's parser.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+MAX_SOURCE = 20_000  # characters
+MAX_NODES = 20_000
+MAX_DEPTH = 30
+LARGEST = 10**60
+
+_CHAIN = re.compile(r"(?:[-+~(\[{]\s*|\b(?:not|lambda|await|if|else|yield)\b[^\n]{0,40}?){24}")
+
+
+class NotLiteralError(Exception):
+    """The source is not a literal answer (or too long for one); nothing is said about whether it is right."""
+
+
+def parse(source: str) -> ast.Module:
+    """Parse a bounded source into a syntax tree, or raise `NotLiteralError`."""
+    if len(source) > MAX_SOURCE or _deepest(source) > MAX_DEPTH or _CHAIN.search(source):
+        raise NotLiteralError("too long or too deep to be a typed answer")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as an odd backslash in a student's text
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise NotLiteralError("not Python") from None
+    if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
+        raise NotLiteralError("too large to be a typed answer")
+    return tree
+
+
+def _deepest(source: str) -> int:
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\](){}]", source):
+        depth += 1 if bracket in "[({" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def assignments(source: str) -> dict[str, Any]:
+    """Give the values a cell of plain assignments makes; imports, comments and prints may stand beside them.
+
+    >>> assignments("# thirds" + chr(10) + "row = [1/4, Fraction(3, 4), ...]")
+    {'row': [0.25, Fraction(3, 4), Ellipsis]}
+    """
+    names: dict[str, Any] = {}
+    for statement in parse(source).body:
+        match statement:
+            case ast.Assign(targets=targets, value=value):
+                made = evaluate(value, names)
+                for target in targets:
+                    _bind(target, made, names)
+            case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
+                _bind(target, evaluate(value, names), names)
+            case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Expr(value=ast.Constant() | ast.Name()):
+                pass
+            case ast.Expr(value=ast.Call(func=ast.Name(id="print" | "display"))):
+                pass
+            case _:
+                raise NotLiteralError("more than assignments")
+    return names
+
+
+def _bind(target: ast.expr, value: Any, names: dict[str, Any]) -> None:
+    match target:
+        case ast.Name(id=name):
+            names[name] = value
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) if isinstance(value, (list, tuple)):
+            if len(parts) != len(value):
+                raise NotLiteralError("another number of names than of values")
+            for part, one in zip(parts, value, strict=True):
+                _bind(part, one, names)
+        case _:
+            raise NotLiteralError("an assignment into something")
+
+
+def evaluate(node: ast.expr, names: dict[str, Any]) -> Any:
+    """Evaluate one expression of literals and of names bound to literals."""
+    try:
+        return _bounded(_value(node, names))
+    except (ArithmeticError, ValueError, TypeError, LookupError, RecursionError):
+        raise NotLiteralError("an expression that fails") from None
+
+
+def _value(node: ast.expr, names: dict[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() | None as value):
+            return value
+        case ast.Constant(value=value) if value is ...:
+            return ...
+        case ast.List(elts=parts):
+            return [evaluate(part, names) for part in parts]
+        case ast.Tuple(elts=parts):
+            return tuple(evaluate(part, names) for part in parts)
+        case ast.Dict(keys=keys, values=values) if None not in keys:
+            return {_key(key): evaluate(value, names) for key, value in zip(keys, values, strict=True)}
+        case ast.Name(id=name):
+            return names[name] if name in names else CONSTANTS[name]
+        case ast.Attribute(value=ast.Name(id="np" | "numpy" | "math"), attr=name):
+            return CONSTANTS[name]
+        case ast.UnaryOp(op=op, operand=operand):
+            return UNARY[type(op)](_number(evaluate(operand, names)))
+        case ast.BinOp(left=left, op=op, right=right):
+            return _arithmetic(op, _number(evaluate(left, names)), _number(evaluate(right, names)))
+        case ast.Subscript(value=inner, slice=index):
+            return evaluate(inner, names)[_key(index)]
+        case ast.Call(func=function, args=arguments, keywords=keywords):
+            return _call(function, [evaluate(argument, names) for argument in arguments], keywords)
+    raise NotLiteralError(type(node).__name__)
+
+
+def _call(function: ast.expr, arguments: list[Any], keywords: list[ast.keyword]) -> Any:
+    match function:
+        case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="np" | "numpy" | "math" | "fractions"), attr=name):
+            if name in ("array", "asarray") and all(word.arg == "dtype" for word in keywords):
+                return _array(*arguments)
+            if name in FUNCTIONS and not keywords:
+                return FUNCTIONS[name](*arguments)
+    raise NotLiteralError("a call of something else")
+
+
+def _array(entries: Any) -> Any:
+    array = np.array(entries)
+    if array.dtype.kind not in "bif" and array.dtype != object:
+        raise NotLiteralError("an array of something else")
+    return array
+
+
+def _key(node: ast.expr | None) -> str | int:
+    match node:
+        case ast.Constant(value=str() | int() as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as value)):
+            return -value
+    raise NotLiteralError("an index that is not plain")
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "if":
+        return value
+    if isinstance(value, (int, float, Fraction, np.floating)) and not isinstance(value, bool):
+        return value
+    raise NotLiteralError("arithmetic with something that is not a number")
+
+
+def _arithmetic(op: ast.operator, a: Any, b: Any) -> Any:
+    if math.prod(np.broadcast_shapes(np.shape(a), np.shape(b))) > MAX_NODES:  # a column and a row make a table
+        raise NotLiteralError("an array too large to type")
+    with np.errstate(all="ignore"):
+        return BINARY[type(op)](a, b)
+
+
+def _fraction(*parts: Any) -> Fraction:
+    if any(isinstance(part, str) and not re.fullmatch(r"[-+/.\d ]{1,60}", part) for part in parts):
+        raise NotLiteralError("a fraction in another notation")
+    return Fraction(*parts)
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if isinstance(exponent, np.ndarray) or abs(exponent) > 64 or (not isinstance(base, np.ndarray) and abs(base) > 1e6):
+        raise NotLiteralError("a large power")
+    return _real(base**exponent)
+
+
+def _real(value: Any) -> Any:
+    if isinstance(value, complex):
+        raise NotLiteralError("a complex number")
+    return value
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, (int, Fraction)):
+        exact = Fraction(value)
+        if abs(exact.numerator) > LARGEST or exact.denominator > LARGEST:
+            raise NotLiteralError("a number too long to type")
+    return value
+
+
+def _elementwise(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def apply(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            value = np.array(value, dtype=float)
+        return np.vectorize(function, otypes=[float])(value) if isinstance(value, np.ndarray) else function(value)
+
+    return apply
+
+
+CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: _elementwise(getattr(math, name)) for name in ("log", "log2", "exp", "sqrt")},
+    "ln": _elementwise(math.log),
+    "Fraction": _fraction,
+    "float": float,
+    "float64": float,
+    "float32": lambda value: float(np.float32(value)),
+}
+UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: lambda a: -a, ast.UAdd: lambda a: a}
+BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.Pow: _power,
+}
+
+
+def bound_names(source: str) -> list[str]:
+    """List the names a cell binds at its top level, in order: assignments, functions, classes.
+
+    >>> bound_names("x, (y, z) = 1, (2, 3)" + chr(10) + "def f(a): b = a")
+    ['x', 'y', 'z', 'f']
+    """
+    try:
+        body = parse(source).body
+    except NotLiteralError:
+        return list(dict.fromkeys(_BINDING.findall(source[: 10 * MAX_SOURCE])))
+    return list(dict.fromkeys(name for statement in body for name in _names(statement)))
+
+
+_BINDING = re.compile(r"^(?:async +)?(?:def +|class +)?([A-Za-z_]\w{0,99})(?= *(?:=[^=]|\())", re.MULTILINE)
+
+
+def _names(statement: ast.stmt) -> Iterable[str]:
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.For() | ast.With() | ast.If() | ast.Try():
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield node.id
+
+
+def is_blank_function(source: str, name: str) -> bool:
+    """Say whether the function's body is still only a docstring, `...` or `pass`; unsure is no."""
+    try:
+        body = parse(source).body
+    except NotLiteralError:
+        return False
+    found = [statement for statement in body if isinstance(statement, ast.FunctionDef) and statement.name == name]
+    return bool(found) and all(_does_nothing(statement) for statement in found[-1].body)
+
+
+def _does_nothing(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Pass() | ast.Expr(value=ast.Constant()):
+            return True
+        case ast.Return(value=None) | ast.Return(value=ast.Constant(value=None)):
+            return True
+        case ast.Return(value=ast.Constant(value=value)):
+            return value is ...
+    return False
