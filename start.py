@@ -36,7 +36,7 @@ EXTRAS = {"test": "test", "build": "authors"}  # commands that need more than th
 
 NETWORK_WORDS = (
     "name resolution", "name or service", "getaddrinfo", "dns error", "failed to fetch", "error sending request",
-    "connection refused", "network is unreachable", "newconnectionerror", "could not connect", "proxyerror",
+    "connection refused", "network is unreachable", "could not connect", "proxyerror", "from versions: none",
 )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def run(command: list[str], **environment: str) -> None:
         command, cwd=str(ROOT), env={**clean, **environment}, text=True, encoding="utf-8", errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    last: deque[str] = deque(maxlen=12)
+    last: deque[str] = deque(maxlen=100)
     with child:
         for line in child.stdout or ():
             last.append(line.rstrip())
@@ -152,14 +152,19 @@ def run(command: list[str], **environment: str) -> None:
     if sys.stdout.isatty():
         print("\r" + " " * 79, end="\r", flush=True)
     if child.returncode:
-        raise SetupError(explain("\n".join(last), " ".join(command)))
+        raise SetupError(explain(list(last), " ".join(command)))
 
 
-def explain(output: str, command: str) -> str:
+def explain(output: list[str], command: str) -> str:
     """Turn an installer's last words into advice."""
-    said = output.lower()
+    said = "\n".join(output).lower()
     if "no space left" in said or "disk quota" in said:
         advice = "The disk is full. The workbook needs about 500 MB; make room and run this again."
+    elif WHEELS.is_dir() and "no matching distribution" in said:
+        advice = (
+            "The folder `wheels` holds no package that fits this system and this Python. Make the bundle again\n"
+            "with `labkit bundle --wheels FOLDER --platform ... --python ...`, or delete `wheels` to use the network."
+        )
     elif any(word in said for word in NETWORK_WORDS):
         advice = (
             "The packages could not be fetched: no network, or pypi.org cannot be reached from here.\n"
@@ -170,7 +175,7 @@ def explain(output: str, command: str) -> str:
         advice = "A file in this folder cannot be written. Copy the folder to a place that is yours and start it there."
     else:
         advice = "Setting up did not work. If the reason below does not help, delete the folder .venv and try again."
-    return f"{advice}\n\nThe last lines of `{command}` were:\n{output}"
+    return "\n".join([advice, "", f"The last lines of `{command}` were:", *output[-12:]])
 
 
 def fingerprint() -> str:

@@ -91,6 +91,19 @@ def run(step: Step, verbose: bool) -> Outcome:
     """Run one step, print what it says (at once when verbose, otherwise only if it fails), and time it."""
     print(f"\n== {step.name}: {step.about}", flush=True)
     started = time.monotonic()
+    try:
+        status, lines = listen(step, verbose)
+    except OSError as error:
+        status, lines = 1, [f"{step.command[0]} cannot be run: {error}"]
+    seconds = time.monotonic() - started
+    if status and not verbose:
+        print("".join(lines))
+    print(f"   {'FAILED' if status else 'passed'} in {seconds:.1f} s: {closing(lines)}", flush=True)
+    return Outcome(step, not status, seconds, closing(lines))
+
+
+def listen(step: Step, verbose: bool) -> tuple[int, list[str]]:
+    """Return a step's exit status and what it said, stopping it when its time is over."""
     child = subprocess.Popen(
         step.command,
         cwd=ROOT,
@@ -112,13 +125,7 @@ def run(step: Step, verbose: bool) -> Outcome:
             if verbose:
                 print(line, end="", flush=True)
     timer.cancel()
-    seconds = time.monotonic() - started
-    passed = child.returncode == 0 and not late.is_set()
-    if not passed and not verbose:
-        print("".join(lines), end="")
-    last = f"stopped after {step.minutes:g} minutes" if late.is_set() else closing(lines)
-    print(f"   {'passed' if passed else 'FAILED'} in {seconds:.1f} s: {last}", flush=True)
-    return Outcome(step, passed, seconds, last)
+    return (1, [*lines, f"stopped after {step.minutes:g} minutes"]) if late.is_set() else (child.returncode, lines)
 
 
 def environment() -> dict[str, str]:
