@@ -277,8 +277,8 @@ def _sink_values(it: _Map, column: int) -> str:
     return f"; its value has {norms[column] / others:.2f} times the length of the others" if others else ""
 
 
-CHECKS: tuple[Callable[[_Map], list[Finding]], ...] = (_sums, _blocked, _exact_zeros)
-READINGS: tuple[Callable[[_Map], list[Finding]], ...] = (_forced, _uniform, _sink)
+CHECKS: tuple[Callable[[_Map], list[Finding]], ...] = (_sums, _blocked)
+READINGS: tuple[Callable[[_Map], list[Finding]], ...] = (_exact_zeros, _forced, _uniform, _sink)
 
 
 # ── the audit ────────────────────────────────────────────────────────────────────────────────────────────────────────

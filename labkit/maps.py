@@ -135,7 +135,7 @@ def load_arrays(path: Path) -> dict[str, Array]:
     """
     readers: dict[str, Callable[[Path], dict[str, Array]]] = {
         ".npz": _read_npz,
-        ".npy": lambda file: {"weights": np.load(file, allow_pickle=False)},
+        ".npy": _read_npy,
         ".csv": lambda file: {"weights": np.loadtxt(file, delimiter=",", ndmin=2)},
         ".json": _read_json,
     }
@@ -143,13 +143,18 @@ def load_arrays(path: Path) -> dict[str, Array]:
         raise LabkitError(f"{path.name}: give a file that ends in {', '.join(readers)}.")
     try:
         return readers[path.suffix](path)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, RecursionError, zipfile.BadZipFile) as error:
         raise LabkitError(f"{path.name} cannot be read as {path.suffix}: {error}") from error
 
 
 def _read_npz(path: Path) -> dict[str, Array]:
-    with np.load(path, allow_pickle=False) as arrays:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return dict(arrays)
+
+
+def _read_npy(path: Path) -> dict[str, Array]:
+    with path.open("rb") as file:
+        return {"weights": np.load(file, allow_pickle=False)}
 
 
 def _read_json(path: Path) -> dict[str, Array]:
