@@ -135,8 +135,9 @@ class Exercise:
             compute, *words = told if isinstance(told, tuple) else (told,)
             value = self._for_me(compute)
             known = slips.CATALOGUE.get(name)
+            refutation = words[0] if words else self.feedback.why.get(name, "")
             yield (
-                known or Slip(name, self.step, "", words[0], "".join(words[1:]), lambda given: None),
+                known or Slip(name, self.step, "", refutation, "".join(words[1:]), lambda given: None),
                 (value() if callable(value) else value),
             )
 

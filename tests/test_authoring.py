@@ -321,6 +321,17 @@ def test_main_reports_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["--root", str(tmp_path), "07"]) == 1
 
 
+def test_a_broken_lesson_stops_only_those_who_chose_it(tmp_path: Path) -> None:
+    lesson(tmp_path, "no front matter", "02_broken")
+    lesson(tmp_path, LESSON)
+    made = build.make(tmp_path, ["03"])
+    assert Path("notebooks/03_small.ipynb") in made
+    assert Path("docs/coverage.md") not in made
+    for chosen in ([], ["02"]):
+        with pytest.raises(BuildError, match="02_broken"):
+            build.make(tmp_path, chosen)
+
+
 def test_lines_survive_the_parser(tmp_path: Path) -> None:
     path = lesson(tmp_path, LESSON)
     lines = LESSON.splitlines()

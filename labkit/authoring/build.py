@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from labkit import feedback
 from labkit.authoring import coverage, notebooks
@@ -15,7 +16,7 @@ from labkit.authoring.feedback_file import collect
 from labkit.authoring.leaks import leaks
 from labkit.authoring.problems import BuildError, Problem
 from labkit.authoring.source import Lesson, read_lesson
-from labkit.authoring.truth import verify
+from labkit.authoring.truth import prove
 
 ROOT = Path(__file__).resolve().parents[2]
 Files = dict[Path, bytes]  # relative to the project's root
@@ -40,12 +41,21 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def make(root: Path, chosen: list[str]) -> Files:
-    """Return every file that the chosen lessons (all, when none is named) give; raises BuildError."""
-    every = list(_read_all(sorted((root / "answer_keys").glob("[0-9]*.md"))))
-    lessons = [lesson for lesson in every if not chosen or lesson.name.startswith(tuple(chosen))]
+    """Return every file that the chosen lessons (all, when none is named) give; raises BuildError.
+
+    Every source is read, since ids are unique across lessons; one that is broken stops only those who chose it, and
+    the coverage table waits until all of them can be read.
+    """
+    every, problems = _read_all(sorted((root / "answer_keys").glob("[0-9]*.md")))
+    named = tuple(chosen) or ("",)
+    lessons = [lesson for lesson in every if lesson.name.startswith(named)]
+    if mine := [problem for problem in problems if problem.path.stem.startswith(named)]:
+        raise BuildError(mine)
     if not lessons:
         raise BuildError([Problem(root / "answer_keys", 1, f"no lesson called {', '.join(chosen) or '*.md'}")])
-    made = _feedback_files(lessons) | {Path("docs/coverage.md"): coverage.table(every).encode()}
+    made = _feedback_files(lessons)
+    if not problems:
+        made[Path("docs/coverage.md")] = coverage.table(every).encode()
     return made | _notebook_files(lessons, made)
 
 
@@ -57,18 +67,15 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _read_all(paths: list[Path]) -> Iterator[Lesson]:
-    """Read every source, since ids must be unique across lessons; collect all problems before giving up."""
+def _read_all(paths: list[Path]) -> tuple[list[Lesson], list[Problem]]:
+    """Read every source; return the lessons that can be read, and everything wrong with any."""
     lessons, problems = [], []
     for path in paths:
         try:
             lessons.append(read_lesson(path))
         except BuildError as error:
             problems += error.problems
-    problems += [*_shared_ids(lessons), *coverage.unknown_ids(lessons)]
-    if problems:
-        raise BuildError(problems)
-    yield from lessons
+    return lessons, [*problems, *_shared_ids(lessons), *coverage.unknown_ids(lessons)]
 
 
 def _shared_ids(lessons: list[Lesson]) -> Iterator[Problem]:
@@ -93,13 +100,13 @@ def _notebook_files(lessons: list[Lesson], made: Files) -> Files:
         for path, content in made.items():
             _write(Path(folder) / path, content)
         environment = notebooks.environment(Path(folder) / "labkit/feedback")
-        _prove(lessons, environment)
+        records = _prove(lessons, environment)
         blanks = [notebooks.draft(lesson, solved=False) for lesson in lessons]
         keys = [notebooks.draft(lesson, solved=True) for lesson in lessons]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the Jupyter libraries' own, about each other
             notebooks.execute([*blanks, *keys], environment)
-    if problems := [problem for one in blanks for problem in leaks(one)]:
+    if problems := [problem for one in blanks for problem in leaks(one, records)]:
         raise BuildError(problems)
     return {
         Path(where) / f"{one.lesson.name}.ipynb": notebooks.as_bytes(one.notebook)
@@ -108,13 +115,19 @@ def _notebook_files(lessons: list[Lesson], made: Files) -> Files:
     }
 
 
-def _prove(lessons: list[Lesson], environment: dict[str, str]) -> None:
+def _prove(lessons: list[Lesson], environment: dict[str, str]) -> dict[str, Any]:
+    """Hold every answer against the computed truth; return the check records by exercise id."""
+    records: dict[str, Any] = {}
     problems: list[Problem] = []
     for lesson in lessons:
-        with feedback.using(collect(lesson)):
-            problems += verify(lesson, environment)
+        try:
+            with feedback.using(collect(lesson)):
+                records |= prove(lesson, environment)
+        except BuildError as error:
+            problems += error.problems
     if problems:
         raise BuildError(problems)
+    return records
 
 
 def _read(path: Path) -> bytes | None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from labkit.answers import UnreadableError, read_numbers
 from labkit.authoring.notebooks import Draft
 from labkit.authoring.problems import Problem
 from labkit.authoring.source import Exercise
@@ -16,28 +17,27 @@ TELLING = 3  # shorter rows of numbers turn up by chance
 CLOSE = 6e-3  # pictures show two or three decimals
 
 
-def leaks(blank: Draft) -> list[Problem]:
+def leaks(blank: Draft, records: dict[str, Any]) -> list[Problem]:
     """Return every place where the executed blank notebook shows an answer, a hint or a reason."""
     return [
         Problem(blank.lesson.path, exercise.answer.line, f"{exercise.id}: {text} in the blank notebook, cell {where!r}")
         for exercise in blank.lesson.exercises
-        for cell in blank.notebook.cells
-        for where, text in _found(exercise, cell)
+        for where, text in _found(exercise, _row(exercise, records[exercise.id].answer), blank.notebook.cells)
     ]
 
 
-def _found(exercise: Exercise, cell: Any) -> Iterator[tuple[str, str]]:
-    shown = "\n".join([cell.source, *_output_texts(cell)])
-    squeezed = _squeeze(shown)
-    for statement in answer_statements(exercise):
-        if _squeeze(statement) in squeezed:
-            yield cell.id, f"the answer `{statement}` stands"
-    for sentence in _sentences(exercise):
-        if _squeeze(sentence) in squeezed:
-            yield cell.id, f"the feedback {sentence[:40]!r} stands"
-    row = _numbers(ast.unparse(ast.parse(exercise.answer.source)))
-    if not exercise.answer.options.get("shown") and _telling(row) and _inside(row, _numbers(shown)):
-        yield cell.id, "the answer's numbers are shown (add `shown: true` if that is meant)"
+def _found(exercise: Exercise, row: list[float], cells: list[Any]) -> Iterator[tuple[str, str]]:
+    for cell in cells:
+        shown = "\n".join([cell.source, *_output_texts(cell)])
+        squeezed = _squeeze(shown)
+        for statement in answer_statements(exercise):
+            if _squeeze(statement) in squeezed:
+                yield cell.id, f"the answer `{statement}` stands"
+        for sentence in _sentences(exercise):
+            if _squeeze(sentence) in squeezed:
+                yield cell.id, f"the feedback {sentence[:40]!r} stands"
+        if row and _inside(row, _numbers(shown)):
+            yield cell.id, "the answer's numbers are shown (add `shown: true` if that is meant)"
 
 
 def answer_statements(exercise: Exercise) -> list[str]:
@@ -67,8 +67,15 @@ def _numbers(text: str) -> list[float]:
     return [float(whole) / float(below or 1) for whole, below in NUMBER.findall(text) if float(below or 1)]
 
 
-def _telling(row: list[float]) -> bool:
-    return len(row) >= TELLING and not set(row) <= {0.0, 1.0}
+def _row(exercise: Exercise, answer: Any) -> list[float]:
+    """Return the answer's numbers where they are many and unusual enough to be recognised, otherwise nothing."""
+    if exercise.answer.options.get("shown"):
+        return []
+    try:
+        row = [float(number) for number in read_numbers(answer).ravel()]
+    except UnreadableError:
+        return []
+    return row if len(row) >= TELLING and not set(row) <= {0.0, 1.0} else []
 
 
 def _inside(row: list[float], numbers: list[float]) -> bool:

@@ -16,26 +16,23 @@ from labkit.authoring.source import Exercise, Lesson
 SETTLED = {"right", "recorded"}
 
 
-def records(lesson: Lesson, environment: dict[str, str]) -> dict[str, list[Any]]:
-    """Run the source in this process and return the checks it made, by exercise id."""
+def prove(lesson: Lesson, environment: dict[str, str]) -> dict[str, Any]:
+    """Run the source in this process and return each exercise's check record.
+
+    Raises BuildError for answers that are refused by their own check, never checked, or take a slip for the truth.
+    """
     from labkit import checks
 
     with _surroundings(environment), checks.collecting() as collected:
         _run(lesson)
-    found: dict[str, list[Any]] = {}
-    for record in collected:
-        found.setdefault(record.exercise.id, []).append(record)
-    return found
-
-
-def verify(lesson: Lesson, environment: dict[str, str]) -> list[Problem]:
-    """Return what is wrong with a lesson's answers: refused by their own check, never checked, or indistinct."""
-    made = records(lesson, environment)
-    return [
+    problems = [
         Problem(lesson.path, exercise.answer.line, f"{exercise.id}: {text}")
         for exercise in lesson.exercises
-        for text in _answer_problems(exercise, made.get(exercise.id, []))
+        for text in _answer_problems(exercise, [made for made in collected if made.exercise.id == exercise.id])
     ]
+    if problems:
+        raise BuildError(problems)
+    return {made.exercise.id: made for made in collected}
 
 
 def _answer_problems(exercise: Exercise, made: list[Any]) -> Iterator[str]:
