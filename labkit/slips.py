@@ -27,6 +27,52 @@ class Slip:
     section: str
     compute: Callable[[Inputs], Any]  # None where the slip does not apply to these inputs
 
+    @property
+    def look(self) -> str:
+        """Say where to look again, or give "".
+
+        >>> CATALOGUE["weights-columns"].look
+        'lesson 02 scores, on softmax over the sources of each row (C5)'
+        """
+        lesson, _, topic = self.section.rpartition(", ")
+        return f"lesson {lesson}, on {TOPICS[topic]} ({topic})" if topic in TOPICS else self.section
+
+
+# What the lessons are about, by the ids of their sections: tells a learner where to look again.
+TOPICS = {
+    "S2": "the refresher on products and normalising",
+    "S3": "vectors as rows and as columns",
+    "P1": "three projections and their shapes",
+    "P2": "who asks, who answers, what is mixed",
+    "P3": "learned parameters and computed activations",
+    "P5": "score and content on different ways",
+    "P6": "the shape drill",
+    "C1": "rows are destinations, columns are sources",
+    "C2": "a score is neither a share nor a cosine",
+    "C3": "which width the divisor takes",
+    "C5": "softmax over the sources of each row",
+    "C6": "a competitor rises",
+    "C7": "weights are shares",
+    "C8": "subtracting the right maximum",
+    "M1": "the causal mask, added before the softmax",
+    "M2": "a score of 0 does not mask",
+    "M3": "striking out weights afterwards",
+    "M5": "padding",
+    "M6": "the same array, opposite meanings",
+    "M7": "rows with nothing allowed, and finite fills",
+    "M8": "why the diagonal is allowed",
+    "M10": "which corners coincide",
+    "W3": "what a mixture is",
+    "H2": "side by side, then through W_O",
+    "H3": "routing with two heads",
+    "H4": "what W_O can do",
+    "H5": "adding to the original state",
+    "H6": "heads are no slices of the input",
+    "H8": "reading from another sequence",
+    "A1": "what a map is, and faults it shows",
+    "A3": "one head or an average",
+}
+
 
 def of_step(step: str) -> list[Slip]:
     """List the slips of one step, the most common first."""
@@ -91,12 +137,12 @@ def _shape_with(**swapped: str) -> Callable[[Inputs], Any]:
     """Read one size in the place of another."""
 
     def compute(given: Inputs) -> tuple[int, ...] | None:
-        if not all(_known(given, source) for source in swapped.values()):
+        axes = steps.AXES[given["of"]]
+        if not any(axis in swapped and _known(given, swapped[axis]) for axis in axes):
             return None
         right = steps.shapes(given)
-        axes = steps.AXES[given["of"]]
         return tuple(
-            steps.axis_size(swapped[axis], given) if axis in swapped else size
+            steps.axis_size(swapped[axis], given) if axis in swapped and _known(given, swapped[axis]) else size
             for axis, size in zip(axes, right, strict=True)
         )
 
@@ -411,14 +457,15 @@ def _largest_takes_all(given: Inputs) -> Array:
     return _shares((scores == scores.max(axis=-1, keepdims=True)).astype(float))
 
 
-def _array_maximum(given: Inputs) -> Array:
-    parts = np.where(_allowed(given), np.exp(_floats(given, "scores") - _floats(given, "scores").max()), 0)
-    return _shares(parts)
+def _shifted_by(maximum: Callable[[Array], Any]) -> Callable[[Inputs], Array | None]:
+    """Subtract another number than each row's largest allowed score: the same weights, unless something underflows."""
 
+    def compute(given: Inputs) -> Array | None:
+        scores = _floats(given, "scores")
+        shares = _shares(np.where(_allowed(given), np.exp(scores - maximum(scores)), 0))
+        return shares if np.isnan(shares).any() else None
 
-def _row_maximum_of_all(given: Inputs) -> Array:
-    scores = _floats(given, "scores")
-    return _shares(np.where(_allowed(given), np.exp(scores - scores.max(axis=-1, keepdims=True)), 0))
+    return compute
 
 
 def _map_transposed(given: Inputs) -> Array | None:
@@ -565,7 +612,7 @@ WEIGHTS = [
         "subtracting the maximum of the whole array",
         "Subtract each row's own maximum over its allowed scores, or a far lower row underflows to 0/0.",
         "02 scores, C8",
-        _array_maximum,
+        _shifted_by(lambda scores: scores.max()),
     ),
     Slip(
         "weights-blocked-maximum",
@@ -573,7 +620,7 @@ WEIGHTS = [
         "subtracting a maximum that only a blocked score reaches",
         "Take the maximum over the allowed scores only, or the whole row may underflow to 0/0.",
         "02 scores, C8",
-        _only_if_masked(_row_maximum_of_all),
+        _only_if_masked(_shifted_by(lambda scores: scores.max(axis=-1, keepdims=True))),
     ),
     Slip(
         "weights-no-maximum",
@@ -581,7 +628,7 @@ WEIGHTS = [
         "exponentials of the plain scores, without subtracting the maximum",
         "The formula is right, but exp(1000) overflows: subtract the row's largest allowed score first.",
         "02 scores, C8",
-        lambda given: _shares(np.where(_allowed(given), np.exp(_floats(given, "scores")), 0)),
+        _shifted_by(lambda scores: 0),
     ),
     Slip(
         "weights-percent",

@@ -62,9 +62,7 @@ class Verdict:
     @property
     def look(self) -> str:
         """Say what to look at next, or give ""."""
-        if self.slip and self.slip.section:
-            return f"Look again at {self.slip.section}."
-        return ""
+        return f"Look again at {self.slip.look}." if self.slip and self.slip.look else ""
 
     def __str__(self) -> str:
         sign = _LOOKS[self.status][0]
