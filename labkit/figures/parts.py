@@ -17,11 +17,14 @@ Cells = list[list[Any]]
 EDGE = 22  # free paper around every drawing
 
 
-def show(picture: Any, description: str, numbers: str = "") -> None:
-    """Display a Canvas (or a Matplotlib figure) with its description as alternative text and its numbers as text."""
+def show(picture: Any, description: str, numbers: str = "", table: str = "") -> None:
+    """Display a Canvas (or a Matplotlib figure) with its description as alternative text and its numbers as text.
+
+    `table` is HTML that stands under the picture.
+    """
     svg = picture.svg() if isinstance(picture, Canvas) else _matplotlib_svg(picture)
     source = base64.b64encode(svg.encode()).decode()
-    html = f'<img alt="{escape(description)}" src="data:image/svg+xml;base64,{source}" style="max-width:100%">'
+    html = f'<img alt="{escape(description)}" src="data:image/svg+xml;base64,{source}" style="max-width:100%">{table}'
     from IPython.display import display
 
     display({"text/html": html, "text/plain": numbers or description}, raw=True)
