@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider"]
 # The notebooks are compared by nbval alone: the options of the unit tests (doctests, warnings) do not apply to them.
-NBVAL = [*PYTEST, "-o", "addopts=", "-W", "default", "--nbval", "--nbval-current-env", "--nbval-cell-timeout=300"]
+NBVAL = [*PYTEST, "-o", "addopts=", "-W", "default", "--nbval", "--nbval-current-env", "--nbval-cell-timeout=120"]
 
 
 @dataclass(frozen=True)
