@@ -5,6 +5,18 @@ Each function returns a widget whose traits are plain state: read them, set them
 """
 
 from labkit.panels.export import enliven, export_html
+from labkit.panels.gallery import map_gallery
+from labkit.panels.many_heads import two_heads
 from labkit.panels.one_head import mask_builder, scores_and_values, softmax_row
+from labkit.panels.scaling import scale
 
-__all__ = ["enliven", "export_html", "mask_builder", "scores_and_values", "softmax_row"]
+__all__ = [
+    "enliven",
+    "export_html",
+    "map_gallery",
+    "mask_builder",
+    "scale",
+    "scores_and_values",
+    "softmax_row",
+    "two_heads",
+]

@@ -82,7 +82,7 @@ def softmax_row(
     return SoftmaxRow(
         kind="softmax_row",
         title=title,
-        labels=names(labels, len(scores)),
+        labels=names(labels, len(scores), "source "),
         scores=scores,
         allowed=as_allowed(allowed, scores.shape),
         score_range=list(score_range or span(scores, -2, 3)),

@@ -104,22 +104,22 @@ function roving(nodes, current) {
 // ── controls ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const LANDMARKS = [1, 2, 4].map((k) => ({ at: Math.log(k), name: `ln ${k}` }));
-const TRAVEL = 96; // pixels of a drag from the lowest to the highest value
+const TRAVEL = 92; // pixels of a drag from the lowest to the highest value
 
 /**
  * A number moved up and down, by dragging inside it or by keys: a slider shaped like a filled tank.
  * Neither a key press nor a drag jumps over one of its `stops`, so that landmarks are easy to hit exactly.
  */
-function tank({ label, low, high, step = 0.1, stops = [], marks = [], kind = "score", onInput, onSide }) {
+function tank({ label, low, high, step = 0.1, stops, marks = [], kind = "score", onInput, onSide }) {
   const height = (x) => `${100 * clamp((x - low) / (high - low), 0, 1)}%`;
-  const [fill, ghost, big, small] = [h("i", { class: "fill" }), h("i", { class: "ghost" }), h("b"), h("small")];
-  const ticks = marks.map((mark) => h("i", { class: "tick", style: { bottom: height(mark.at) } }));
+  const { track, text, fill, ghost, big, small } = tankParts();
+  track.prepend(...marks.map((mark) => h("i", { class: "tick", style: { bottom: height(mark.at) } }, mark.name)));
   const props = { class: `lk-tank ${kind}`, role: "slider", tabindex: -1, "aria-label": label };
   const range = { "aria-orientation": "vertical", "aria-valuemin": low, "aria-valuemax": high };
-  const node = h("div", { ...props, ...range }, fill, ticks, ghost, h("span", { class: "text" }, big, small));
+  const node = h("div", { ...props, ...range }, track, text);
   let value = low;
   const put = (x) => (x = clamp(x, low, high)) === value || onInput(x);
-  const between = (a, b) => stops.filter((x) => x > Math.min(a, b) + 1e-9 && x < Math.max(a, b) - 1e-9);
+  const between = (a, b) => stops().filter((x) => x > Math.min(a, b) + 1e-9 && x < Math.max(a, b) - 1e-9);
   const towards = (target) => {
     const met = between(value, target).sort((a, b) => Math.abs(a - value) - Math.abs(b - value));
     put(met.length ? met[0] : target);
@@ -138,24 +138,30 @@ function tank({ label, low, high, step = 0.1, stops = [], marks = [], kind = "sc
   });
   onDrag(node, () => value, (start, dx, dy) => {
     const raw = start - (dy * (high - low)) / TRAVEL;
-    const stop = stops.find((x) => Math.abs(x - raw) < (3 * (high - low)) / TRAVEL);
+    const stop = stops().find((x) => Math.abs(x - raw) < (3 * (high - low)) / TRAVEL);
     put(stop ?? tidy(Math.round(raw / (step / 10)) * (step / 10)));
   });
-  const update = (x, { before = x, text = [brief(x), ""], spoken = text.filter(Boolean).join(", "), off = false } = {}) => {
+  const update = (x, { before = x, words = [brief(x), ""], off = false } = {}) => {
     value = x;
+    const spoken = words.filter(Boolean).join(", ");
     set(node, { "aria-valuenow": x, "aria-valuetext": spoken, "data-off": off, "data-moved": Math.abs(before - x) > 1e-12 });
     set(fill, { style: { height: height(x) } });
     set(ghost, { style: { bottom: height(before) } });
-    set(big, { text: text[0] });
-    set(small, { text: text[1] });
+    set(big, { text: words[0] });
+    set(small, { text: words[1] });
   };
   return { node, update };
 }
 
+function tankParts() {
+  const [fill, ghost, big, small] = [h("i", { class: "fill" }), h("i", { class: "ghost" }), h("b"), h("small")];
+  return { fill, ghost, big, small, track: h("div", { class: "track" }, fill, ghost), text: h("span", { class: "text" }, big, small) };
+}
+
 /** A weight as a level between 0 and 1: the picture of a tank, without being a control. */
 function level(kind = "weight") {
-  const [fill, ghost, big, small] = [h("i", { class: "fill" }), h("i", { class: "ghost" }), h("b"), h("small")];
-  const node = h("div", { class: `lk-tank ${kind}` }, fill, ghost, h("span", { class: "text" }, big, small));
+  const { track, text, fill, ghost, big, small } = tankParts();
+  const node = h("div", { class: `lk-tank ${kind}` }, track, text);
   const update = (weight, { before = weight, open = true, hidden = false } = {}) => {
     const shown = hidden || weight === null ? 0 : weight;
     const [top, below] = hidden ? ["?", ""] : weightText(weight, open);
@@ -301,8 +307,8 @@ function plane({ label, range, tips = [], arrows = [], onMove }) {
       thick.forEach(({ name, at, before }, k) => {
         mixtures[k].line.update(origin, at && to(at));
         mixtures[k].ghost.update(origin, at && before && !same(at, before) ? to(before) : null);
-        const [x, y] = at ? beyond(to(at), origin, -0.55, 0) : [0, 0];
-        set(mixtures[k].text, { x: x + 10, y: y + 14, text: at ? name : "" });
+        const [x, y] = at ? beyond(to(at), origin, -0.3, 0) : [0, 0];
+        set(mixtures[k].text, { x: x + 16, y: y + 10, text: at ? name : "" });
       });
     },
   };
@@ -314,25 +320,26 @@ function beyond(p, o, share, pixels) {
   return p.map((x, i) => x + (x - o[i]) * share + ((x - o[i]) / length) * pixels);
 }
 
-function arrow(kind) {
+function arrow(kind, room = 0) {
   const [line, point] = [h("line", {}), h("path", {})];
   const node = h("g", { class: `arrow ${kind}`, "aria-hidden": "true" }, line, point);
   return {
     node,
     update(from, to) {
-      const long = to && Math.hypot(to[0] - from[0], to[1] - from[1]) > 1;
+      const long = to && Math.hypot(to[0] - from[0], to[1] - from[1]) > room + 1;
       set(node, { visibility: long ? "visible" : "hidden" });
       if (!long) return;
-      const [end, angle] = [beyond(to, from, 0, -7), (Math.atan2(to[1] - from[1], to[0] - from[0]) * 180) / Math.PI];
+      const angle = (Math.atan2(to[1] - from[1], to[0] - from[0]) * 180) / Math.PI;
+      const [end, head] = [beyond(to, from, 0, -room - 8), beyond(to, from, 0, -room)];
       set(line, { x1: from[0], y1: from[1], x2: end[0], y2: end[1] });
-      set(point, { d: "M-10,-5 L0,0 L-10,5 Z", transform: `translate(${to[0]} ${to[1]}) rotate(${angle})` });
+      set(point, { d: "M-11,-6 L0,0 L-11,6 Z", transform: `translate(${head[0]} ${head[1]}) rotate(${angle})` });
     },
   };
 }
 
 /** The movable tip of one value vector: a two-dimensional slider. */
 function tip({ name, low, high, unit, onMove }) {
-  const line = arrow("value");
+  const line = arrow("value", 6);
   const text = h("text", { class: "name value" });
   const knob = [h("circle", { class: "reach", r: 15 }), h("circle", { class: "knob", r: 6 })];
   const control = onMove ? { role: "slider", tabindex: -1, "aria-label": `tip of ${name}`, "aria-valuemin": low, "aria-valuemax": high } : {};
@@ -466,12 +473,12 @@ function buildFrame({ model, panel, view, reset, send }) {
   const open = h("button", { type: "button", onclick: () => send({ locked: false }) }, "I have written my prediction down: open");
 
   const update = ({ locked, now, before, spoken }) => {
-    set(node, { "data-locked": locked });
     set(again, { disabled: locked });
     set(lock, { hidden: !locked });
     if (locked) lock.replaceChildren(h("b", {}, "Predict first. "), "Answer ", h("code", {}, model.get("locked_by") ?? ""), " and run its check; then this panel opens. ", model.standalone ? open : "");
     const { changed, unchanged } = ledger(now, before);
     const asking = ask.update({ locked, now, before, moved: changed.length > 0 });
+    set(node, { "data-locked": locked, "data-asking": asking });
     set(line, { hidden: locked || asking });
     writeLedger(line, changed, unchanged);
     clearTimeout(timer); // speak once things have come to rest
@@ -554,7 +561,8 @@ const filled = (rows, width) => rows.map((row) => row ?? Array(width).fill(null)
 function scoreTank(ui, { label, start, onInput, onSide }) {
   const [low, high] = ui.get("score_range");
   const marks = LANDMARKS.filter(({ at }) => at >= low && at <= high);
-  return tank({ label, low, high, marks, stops: [...marks.map(({ at }) => at), start], onInput, onSide });
+  const stops = () => [...marks.map(({ at }) => at), typeof start === "function" ? start() : start];
+  return tank({ label, low, high, marks, stops, onInput, onSide });
 }
 
 const softmax_row = {
@@ -580,7 +588,7 @@ const softmax_row = {
     const tanks = alongside(names.length, (j, onSide) =>
       scoreTank(ui, { label: `score of ${names[j]}`, start: scores[j], onSide, onInput: (x) => ui.change(`score ${j}`, { scores: withEntry(ui.get("scores"), j, x) }) }));
     const gates = alongside(allowed.length, (j, onSide) =>
-      toggle({ label: `${names[j]} may be read`, texts: ["blocked", "allowed"], onSide, onInput: (on) => ui.change(`mask ${j}`, { allowed: withEntry(ui.get("allowed"), j, on) }) }));
+      toggle({ label: `${names[j]} may be read`, texts: ["✕ blocked", "✓ allowed"], onSide, onInput: (on) => ui.change(`mask ${j}`, { allowed: withEntry(ui.get("allowed"), j, on) }) }));
     const powers = names.map(() => ({ node: h("div", { class: "lk-number" }) }));
     const weights = names.map(() => level());
     const shares = names.map((name) => h("div", { class: "share" }, h("span", {}, name)));
@@ -588,8 +596,8 @@ const softmax_row = {
     const totals = ["", "", h("div", { class: "lk-number" }), h("div", { class: "lk-number" })];
     const exponent = h("span", {}, "eˢ");
     const grid = matrix({
-      name: "softmax", kind: "score", title: "of one row", rows: ["s", "gate", "e", "a"], columns: [...names, "sum"],
-      head: (r) => [h("span", { class: "score" }, "score s"), "mask", exponent, h("span", { class: "score" }, "weight")][r],
+      name: "softmax", kind: "score", title: "of one row", rows: ["", "", "", ""], columns: [...names, "sum"],
+      head: (r) => [h("span", { class: "score" }, "score s"), "may read", exponent, h("span", { class: "score" }, "weight")][r],
       cell: (r, j) => (j === names.length ? totals[r] : [tanks, gates, powers, weights][r][j].node),
     });
     const node = h("div", { class: "lk-one" }, grid.node,
@@ -602,7 +610,7 @@ const softmax_row = {
       const [total, text] = [sum(power), (x) => (fraction(x, 8) ?? fixed(x, 2))];
       set(exponent, { text: shift ? "e^(s − max)" : "eˢ" });
       now.scores.forEach((s, j) => {
-        tanks[j].update(s, { before: before.scores[j], text: scoreText(s), off: !now.allowed[j] });
+        tanks[j].update(s, { before: before.scores[j], words: scoreText(s), off: !now.allowed[j] });
         gates[j].update(now.allowed[j]);
         set(powers[j].node, { text: locked ? "?" : now.allowed[j] ? text(power[j]) : "0", "data-off": !now.allowed[j] });
         weights[j].update(now.weights && now.weights[j], { before: before.weights && before.weights[j], open: now.allowed[j], hidden: locked });
@@ -642,7 +650,6 @@ const scores_and_values = {
   build(ui) {
     const { scores, values } = ui.start;
     const [rows, columns] = [ui.get("destinations"), ui.get("labels")];
-    const widths = { "--columns": columns.length };
     const pickers = alongsideRows(rows, (i) => ui.look({ row: i }));
     const grids = scores.map((row, i) => ({
       tanks: alongside(row.length, (j, onSide) =>
@@ -660,9 +667,8 @@ const scores_and_values = {
     const mixture = buildMixture(ui, columns, values);
     const warning = h("p", { class: "lk-empty", role: "alert" });
     A.lines.forEach((line, i) => line.addEventListener("click", () => ui.look({ row: i })));
-    const node = h("div", { class: "lk-flow", style: widths },
-      h("div", { class: "stage" }, S.node), h("div", { class: "then", "aria-hidden": "true" }, h("span", {}, "softmax"), "→"),
-      h("div", { class: "stage" }, A.node, warning), h("div", { class: "then", "aria-hidden": "true" }, h("span", {}, "× V"), "→"), h("div", { class: "stage" }, mixture.node));
+    const maps = h("div", { class: "lk-flow" }, h("div", { class: "stage" }, S.node), then("softmax"), h("div", { class: "stage" }, A.node, warning));
+    const node = h("div", { class: "lk-two", style: { "--columns": columns.length } }, h("div", { class: "main" }, maps, mixture.table), mixture.picture);
     const update = (now, before, locked) => {
       const focus = ui.get("row");
       roving(pickers, focus);
@@ -673,7 +679,7 @@ const scores_and_values = {
         row.forEach((s, j) => {
           const open = now.allowed[i][j];
           const weight = now.weights[i] && now.weights[i][j];
-          grids[i].tanks[j].update(s, { before: before.scores[i][j], text: scoreText(s), off: !open });
+          grids[i].tanks[j].update(s, { before: before.scores[i][j], words: scoreText(s), off: !open });
           grids[i].gates[j].update(open);
           grids[i].levels[j].update(weight, { before: before.weights[i] && before.weights[i][j], open, hidden: locked });
         });
@@ -685,6 +691,9 @@ const scores_and_values = {
     return { node, update };
   },
 };
+
+/** The step from one picture to the next. */
+const then = (text) => h("div", { class: "then", "aria-hidden": "true" }, h("span", {}, text), "→");
 
 /** Row names that are also a radio group choosing the destination in focus. */
 function alongsideRows(rows, pick) {
@@ -704,16 +713,16 @@ function buildMixture(ui, columns, values) {
   const move = (j, at) => ui.change(`value ${j}`, { values: withEntry(ui.get("values"), j, at) });
   const picture = width === 2 ? plane({ label: "value vectors and their mixture", range, tips: names, arrows: [{ kind: "mixture" }], onMove: move }) : null;
   const cells = values.map((value, j) => alongside(width, (c, onSide) =>
-    tank({ label: `${names[j]}, coordinate ${c + 1}`, low: range[0], high: range[1], step: 0.25, stops: [value[c]], kind: "value", onSide,
+    tank({ label: `${names[j]}, coordinate ${c + 1}`, low: range[0], high: range[1], step: 0.25, stops: () => [value[c]], kind: "value", onSide,
       onInput: (x) => ui.change(`value ${j}`, { values: withCell(ui.get("values"), j, c, x) }) })));
   const text = () => ({ node: h("span", { class: "lk-number" }) });
   const [shares, parts] = [names.map(text), names.map(text)];
   const total = h("span", { class: "lk-number mixture" });
   const sumName = h("span", { class: "mixture" });
-  const table = matrix({ name: "V", kind: "value", title: "values, mixed", note: "weight × value", rows: [...names, ""], columns: ["weight", ...values[0].map((_, c) => `v[${c + 1}]`), "part"],
+  const coordinates = values[0].map((_, c) => `v[${c + 1}]`);
+  const table = matrix({ name: "V", kind: "value", title: "values", note: "each times its weight, added up", rows: [...names, ""], columns: ["weight", ...coordinates, "weight × v"],
     head: (j) => (j < names.length ? h("span", { class: "value" }, names[j]) : sumName),
     cell: (j, c) => (j < names.length ? [shares[j], ...cells[j], parts[j]][c].node : c === width + 1 ? total : null) });
-  const node = h("div", { class: "lk-mixture" }, picture && picture.node, table.node);
   if (picture) tipStops(picture.node);
   const update = (now, before, i, locked) => {
     const [weights, z] = [now.weights[i], now.output[i]];
@@ -730,7 +739,7 @@ function buildMixture(ui, columns, values) {
     const tips = now.values.map((at, j) => ({ name: names[j], at, open: now.allowed[i][j] }));
     picture.update({ tips, arrows: [{ name: `z${sub(i)}`, at: locked ? null : z, before: before.output[i] }] });
   };
-  return { node, update };
+  return { table: table.node, picture: picture && picture.node, update };
 }
 
 /** The movable tips of a plane share one tab stop; Enter goes to the next tip, since all four arrows move it. */
@@ -765,12 +774,12 @@ const mask_builder = {
   help: "Click a cell to block or allow it by hand; Tab and the arrow keys go to it, Space presses it. A cell is allowed when every rule allows it.",
   build(ui) {
     const [rows, columns] = [ui.get("destinations"), ui.get("labels")];
-    const causal = toggle({ label: "causal rule", texts: ["causal: off", "causal: on"], onInput: (on) => ui.change("causal", { causal: on }) });
+    const causal = toggle({ label: "causal rule", texts: ["✕ causal rule off", "✓ causal rule on"], onInput: (on) => ui.change("causal", { causal: on }) });
     set(causal.node, { tabindex: 0 });
     const align = rows.length === columns.length ? null : choice({ label: "align", options: [["top-left", "top-left"], ["bottom-right", "bottom-right"]], onInput: (x) => ui.change("align", { align: x }) });
     const form = choice({ label: "written as", options: [["allowed", "allowed"], ["blocked", "blocked"], ["additive", "added to scores"]], onInput: (x) => ui.look({ form: x }) });
     const real = alongside(columns.length, (j, onSide) =>
-      toggle({ label: `position ${columns[j]} is real`, texts: ["padding", "real"], onSide, onInput: (on) => ui.change(`real ${j}`, { is_real: withEntry(ui.get("is_real"), j, on) }) }));
+      toggle({ label: `position ${columns[j]} is real`, texts: ["✕ padding", "✓ real"], onSide, onInput: (on) => ui.change(`real ${j}`, { is_real: withEntry(ui.get("is_real"), j, on) }) }));
     const cells = rows.map((row, i) => columns.map((column, j) =>
       h("button", { class: "lk-cell", type: "button", tabindex: -1, onclick: () => ui.change(`cell ${i} ${j}`, { by_hand: withCell(ui.get("by_hand"), i, j, !ui.get("by_hand")[i][j]) }) }, h("b"), h("small"))));
     roam(cells);
@@ -781,7 +790,7 @@ const mask_builder = {
     const warning = h("p", { class: "lk-empty", role: "alert" });
     const node = h("div", { class: "lk-mask" }, h("div", { class: "lk-bar" }, causal.node, align && align.node, form.node),
       h("div", { class: "lk-flow", style: { "--columns": columns.length } }, h("div", { class: "stage" }, mask.node),
-        h("div", { class: "then", "aria-hidden": "true" }, h("span", {}, "softmax"), "→"), h("div", { class: "stage" }, A.node, warning)));
+        then("softmax"), h("div", { class: "stage" }, A.node, warning)));
     const update = (now, before, locked) => {
       causal.update(now.causal);
       align?.update(now.align);
@@ -816,7 +825,246 @@ function roam(cells) {
   }));
 }
 
-const PANELS = { softmax_row, scores_and_values, mask_builder };
+const sup = (h) => String(h + 1).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]);
+const headName = (h) => `head ${h + 1}`;
+
+const two_heads = {
+  keys: ["scores", "W_O"],
+  looks: ["row"],
+  derive(state, model) {
+    const [allowed, values, inputs] = ["allowed", "values", "inputs"].map((key) => model.get(key));
+    const weights = state.scores.map((rows) => softmaxOverSources(rows, allowed));
+    const output = weights.map((rows, h) => mix(rows, values[h]));
+    const concatenated = allowed.map((_, i) => (output.every((Z) => Z[i]) ? output.flatMap((Z) => Z[i]) : null));
+    const update = concatenated.map((row) => rowTimes(row, state.W_O));
+    return { ...state, allowed, values, weights, output, concatenated, update, result: inputs && update.map((y, i) => plus(y, inputs[i])) };
+  },
+  truth: ({ weights, output, update, allowed, values, W_O }) => ({
+    weights: weights.map((rows) => filled(rows, allowed[0].length)),
+    output: output.map((rows) => filled(rows, values[0][0].length)),
+    update: filled(update, W_O[0].length),
+  }),
+  parts: ({ scores, weights, output, values, W_O, update }) => [
+    ...scores.map((rows, h) => whole(`S of ${headName(h)}`, rows)),
+    ...weights.map((rows, h) => byRow(`A of ${headName(h)}`, rows, (i) => `A row ${i + 1} of ${headName(h)}`, `the other rows of A of ${headName(h)}`)),
+    ...output.map((rows, h) => byRow(`Z of ${headName(h)}`, rows, (i) => `z${sup(h)}${sub(i)}`, `the other z of ${headName(h)}`)),
+    whole("V", values),
+    whole("W_O", W_O),
+    byRow("Y", update, (i) => `y${sub(i)}`, "the other rows of Y"),
+  ],
+  spoken({ output, update, result }, model) {
+    const i = model.get("row");
+    const heads = output.map((Z, h) => `${headName(h)} gives ${vector(Z[i])}`).join(", ");
+    return `Row ${i + 1}: ${heads}; update ${vector(update[i])}${result ? `; residual state plus update ${vector(result[i])}` : ""}.`;
+  },
+  help: KEYS_HELP,
+  build(ui) {
+    const [rows, columns, values, inputs] = ["destinations", "labels", "values", "inputs"].map(ui.get);
+    const { scores, W_O } = ui.start;
+    const pick = choice({ label: "destination", options: rows.map((name, i) => [i, name]), onInput: (i) => ui.look({ row: i }) });
+    const row = () => ui.get("row");
+    const heads = scores.map((_, h) => {
+      const tanks = alongside(columns.length, (j, onSide) =>
+        scoreTank(ui, { label: `${headName(h)}: score of source ${columns[j]}`, start: () => scores[h][row()][j], onSide,
+          onInput: (x) => ui.change(`score ${h} ${row()} ${j}`, { scores: withEntry(ui.get("scores"), h, withCell(ui.get("scores")[h], row(), j, x)) }) }));
+      const levels = columns.map(() => level());
+      const grid = matrix({ name: headName(h), kind: "score", title: "", rows: ["", ""], columns, head: (r) => ["score", "weight"][r], cell: (r, j) => [tanks, levels][r][j].node });
+      return { tanks, levels, node: grid.node };
+    });
+    const width = values[0][0].length;
+    const outputs = W_O[0].map((_, c) => `y[${c + 1}]`);
+    const mixers = W_O.map((line, r) => alongside(line.length, (c, onSide) =>
+      tank({ label: `W_O row ${r + 1}, column ${c + 1}`, low: -2, high: 2, stops: () => [0, 1, -1, line[c]], kind: "value output", onSide, onInput: (x) => ui.change(`W_O ${r} ${c}`, { W_O: withCell(ui.get("W_O"), r, c, x) }) })));
+    const text = (kind = "") => ({ node: h("span", { class: `lk-number ${kind}` }) });
+    const concatenated = W_O.map(() => text("mixture"));
+    const sums = [outputs.map(() => text("mixture")), ...(inputs ? [outputs.map(() => text()), outputs.map(() => text("mixture"))] : [])];
+    const sumNames = ["y", "x", "x + y"].slice(0, sums.length);
+    const names = W_O.map((_, r) => `z${sup(Math.floor(r / width))}[${(r % width) + 1}]`);
+    const writing = matrix({ name: "W_O", kind: "", title: "writes the heads' outputs back", note: "concat × W_O", rows: [...names, ...sumNames], columns: ["concat", ...outputs],
+      head: (r) => [...names, ...sumNames][r],
+      cell: (r, c) => (r < W_O.length ? [concatenated[r], ...mixers[r]][c].node : c > 0 ? sums[r - W_O.length][c - 1].node : null) });
+    writing.lines.forEach((line, r) => set(line, { class: r < W_O.length ? (r % width === 0 && r > 0 ? "next-head" : null) : "sum" }));
+    const tipNames = values.flatMap((V, head) => V.map((_, j) => `v${sup(head)}${sub(j)}`));
+    const flat = W_O[0].length === 2 && width === 2;
+    const picture = flat ? plane({ label: "values of all heads, their mixtures and the update", range: ui.get("value_range"), tips: tipNames,
+      arrows: [...scores.map(() => ({ kind: "head" })), { kind: "mixture" }, { kind: "residual" }] }) : null;
+    const where = h("p", { class: "lk-where" });
+    const node = h("div", { class: "lk-heads" }, h("div", { class: "lk-bar" }, pick.node),
+      h("div", { class: "lk-two", style: { "--columns": columns.length } },
+        h("div", { class: "main" }, h("div", { class: "lk-flow" }, heads.map((head) => h("div", { class: "stage" }, head.node))), writing.node),
+        flat ? h("div", { class: "side" }, picture.node, where) : null));
+    const update = (now, before, locked) => {
+      const i = row();
+      const shown = (x) => (locked ? "?" : x === null || x === undefined ? "0/0" : brief(x));
+      pick.update(i);
+      heads.forEach(({ tanks, levels }, h) => columns.forEach((_, j) => {
+        const open = now.allowed[i][j];
+        const [s, w] = [now.scores[h][i][j], now.weights[h][i]?.[j] ?? null];
+        tanks[j].update(s, { before: before.scores[h][i][j], words: scoreText(s), off: !open });
+        levels[j].update(w, { before: before.weights[h][i]?.[j], open, hidden: locked });
+      }));
+      W_O.forEach((line, r) => {
+        set(concatenated[r].node, { text: shown(now.concatenated[i]?.[r]) });
+        line.forEach((_, c) => mixers[r][c].update(now.W_O[r][c], { before: before.W_O[r][c] }));
+      });
+      [now.update[i], inputs?.[i], now.result?.[i]].slice(0, sums.length).forEach((numbers, k) =>
+        sums[k].forEach(({ node: cell }, c) => set(cell, { text: k === 1 ? brief(numbers[c]) : shown(numbers?.[c]) })));
+      if (!flat) return;
+      const tips = values.flatMap((V, h) => V.map((at, j) => ({ name: tipNames[h * V.length + j], at, open: now.allowed[i][j] })));
+      const drawn = (at) => (locked ? null : at);
+      picture.update({ tips, arrows: [
+        ...now.output.map((Z, h) => ({ name: `z${sup(h)}${sub(i)}`, at: drawn(Z[i]), before: before.output[h][i] })),
+        { name: `y${sub(i)}`, at: drawn(now.update[i]), before: before.update[i] },
+        { name: "x + y", at: drawn(now.result?.[i] ?? null), before: before.result?.[i] }] });
+      set(where, { text: locked || !now.update[i] ? "" : `y${sub(i)} lies ${isOutside(now.update[i], tips.filter((tip) => tip.open).map((tip) => tip.at)) ? "outside" : "inside"} the polygon of the allowed values.` });
+    };
+    return { node, update };
+  },
+};
+
+/** A point is outside a polygon when adding it makes it a corner of the hull. */
+export function isOutside(point, points) {
+  const corners = convexHull([...points, point]);
+  return !points.some((p) => same(p, point)) && corners.some((p) => same(p, point));
+}
+
+const DIVISORS = [["none", "1"], ["root", "√d_k"], ["full", "d_k"]];
+const divisorOf = (name, width) => ({ none: 1, root: Math.sqrt(width), full: width })[name];
+
+const scale = {
+  keys: ["step", "divisor"],
+  derive({ step, divisor }, model) {
+    const [width, dots] = [model.get("widths")[step], model.get("dots")[step]];
+    const scores = dots.map((dot) => dot / divisorOf(divisor, width));
+    return { step, divisor, width, dots, scores, weights: softmaxRow(scores, scores.map(() => true)) };
+  },
+  truth: ({ scores, weights }) => ({ scores, weights }),
+  parts: ({ width, divisor, dots, scores, weights }) => [whole("d_k", width), whole("divisor", divisor), whole("the products q·k", dots), whole("scores", scores), whole("weights", weights)],
+  spoken: ({ width, weights }) => `d_k = ${width}: the largest weight is ${fixed(Math.max(...weights), 3)}.`,
+  help: "Move the d_k slider with the mouse or the arrow keys. The products are random: coordinates are independent with mean 0 and variance 1.",
+  build(ui) {
+    const [widths, dots, spread] = ["widths", "dots", "spread"].map(ui.get);
+    const columns = dots[0].map((_, j) => `k${sub(j)}`);
+    const slider = h("input", { type: "range", min: 0, max: widths.length - 1, step: 1, "aria-label": "d_k, the width of queries and keys" });
+    slider.addEventListener("input", () => ui.change("d_k", { step: Number(slider.value) }));
+    const width = h("output", {});
+    const divisor = choice({ label: "divide by", options: DIVISORS, onInput: (x) => ui.change("divisor", { divisor: x }) });
+    const numbers = [0, 1].map(() => columns.map(() => ({ node: h("span", { class: "lk-number" }) })));
+    const levels = columns.map(() => level());
+    const grid = matrix({ name: "one row", kind: "score", title: "of a random head", rows: ["", "", ""], columns, head: (r) => ["q·k", "score", "weight"][r], cell: (r, j) => [...numbers, levels][r][j].node });
+    const curves = DIVISORS.map(([name]) => ({ name, path: h("path", { class: `curve ${name}` }), dot: h("circle", { class: `curve ${name}`, r: 5 }) }));
+    const [x, y] = [(k) => 44 + (k * 300) / (widths.length - 1), (w) => 170 - 150 * w];
+    const peak = (k, name) => Math.max(...softmaxRow(dots[k].map((dot) => dot / divisorOf(name, widths[k])), columns.map(() => true)));
+    curves.forEach(({ name, path }) => set(path, { d: widths.map((_, k) => `${k ? "L" : "M"}${x(k)},${y(peak(k, name))}`).join("") }));
+    const ends = DIVISORS.map(([name, text]) => h("text", { class: "curve-name", x: x(widths.length - 1) + 8, y: y(peak(widths.length - 1, name)) + 4 }, `÷ ${text}`));
+    const cursor = h("line", { class: "cursor", y1: y(1), y2: y(0) });
+    const chart = h("svg", { class: "lk-chart", viewBox: "0 0 400 210", role: "img", "aria-label": "Largest weight of the row against d_k, for three divisors: it goes to 1 without a divisor, stays moderate with the root, and falls to equal weights with d_k itself." },
+      [0, 0.5, 1].flatMap((w) => [h("line", { class: "grid", x1: x(0), x2: x(widths.length - 1), y1: y(w), y2: y(w) }), h("text", { class: "scale", x: 26, y: y(w) + 4 }, String(w))]),
+      widths.map((d, k) => h("text", { class: "scale", x: x(k), y: 186 }, String(d))), h("text", { class: "scale", x: 190, y: 204 }, "d_k"), h("text", { class: "scale", x: 60, y: 11 }, "largest weight"),
+      cursor, curves.map(({ path, dot }) => [path, dot]).flat(), ends);
+    const typical = h("p", { class: "lk-where" });
+    const node = h("div", {}, h("div", { class: "lk-bar" }, h("label", { class: "lk-range" }, h("span", {}, "d_k"), slider, width), divisor.node),
+      h("div", { class: "lk-two", style: { "--columns": columns.length } }, h("div", { class: "main" }, grid.node, typical), h("div", { class: "side" }, chart)));
+    const update = (now, before, locked) => {
+      set(width, { text: String(now.width) });
+      slider.value = now.step;
+      set(slider, { "aria-valuetext": `d_k = ${now.width}`, disabled: locked });
+      divisor.update(now.divisor);
+      columns.forEach((_, j) => {
+        set(numbers[0][j].node, { text: fixed(now.dots[j]) });
+        set(numbers[1][j].node, { text: locked ? "?" : fixed(now.scores[j]) });
+        levels[j].update(now.weights[j], { before: before.weights[j], hidden: locked });
+      });
+      set(cursor, { x1: x(now.step), x2: x(now.step) });
+      set(chart, { visibility: locked ? "hidden" : "visible" });
+      curves.forEach(({ name, path, dot }) => {
+        [path, dot].forEach((part) => set(part, { "data-on": name === now.divisor }));
+        set(dot, { cx: x(now.step), cy: y(peak(now.step, name)) });
+      });
+      set(typical, { text: locked ? "" : `Over many draws the products q·k have standard deviation ${fixed(spread[now.step])}; √d_k is ${fixed(Math.sqrt(now.width))}.` });
+    };
+    return { node, update };
+  },
+};
+
+const map_gallery = {
+  keys: [],
+  looks: ["row", "column", "shown"],
+  derive(_, model) {
+    const map = model.get("maps")[model.get("shown")];
+    return { ...map, weights: softmaxOverSources(map.scores, map.allowed) };
+  },
+  truth: ({ weights, scores }) => ({ weights: filled(weights, scores[0].length) }),
+  parts: () => [],
+  spoken({ weights }, model) {
+    const [i, j] = [model.get("row"), model.get("column")];
+    return weights[i] ? `Destination ${i + 1} reads source ${j + 1} with weight ${exactly(weights[i][j])}.` : `Destination ${i + 1} may read nothing.`;
+  },
+  help: "Point at a cell, or Tab into the map and use the four arrow keys: the right side takes that cell apart.",
+  build(ui) {
+    const maps = ui.get("maps");
+    const pick = choice({ label: "map", options: maps.map(({ name }, k) => [k, name]), onInput: (k) => ui.look({ shown: k, row: 0, column: 0 }) });
+    const place = h("div", { class: "lk-two" });
+    const node = h("div", {}, maps.length > 1 ? h("div", { class: "lk-bar" }, pick.node) : null, place);
+    let [drawn, current] = [null, null];
+    const update = (now, _, locked) => {
+      if (drawn !== now.name) [drawn, current] = [now.name, buildMap(ui, now)];
+      if (current.parts[0].parentNode !== place) place.replaceChildren(...current.parts);
+      pick.update(ui.get("shown"));
+      current.update(now, locked);
+    };
+    return { node, update };
+  },
+};
+
+function buildMap(ui, map) {
+  const { rows, columns } = map;
+  const look = (i, j) => (ui.get("row") === i && ui.get("column") === j) || ui.look({ row: i, column: j });
+  const cells = rows.map((row, i) => columns.map((column, j) =>
+    h("button", { class: "lk-cell heat", type: "button", onfocus: () => look(i, j), onpointerenter: () => look(i, j), onclick: () => look(i, j) }, h("b"), h("small"))));
+  roam(cells);
+  const A = matrix({ name: "A", kind: "score", title: "weights", note: "rows read, columns are read", rows, columns, corner: "to \\ from", cell: (i, j) => cells[i][j] });
+  const takenApart = h("div", { class: "lk-apart" });
+  const update = (now, locked) => {
+    const [i, j] = [ui.get("row"), ui.get("column")];
+    rows.forEach((row, r) => columns.forEach((column, c) => {
+      const [open, weight] = [now.allowed[r][c], now.weights[r] && now.weights[r][c]];
+      const [big, small] = locked ? ["?", ""] : weightText(weight, open);
+      set(cells[r][c], { "data-off": !open, "data-hot": !locked && weight > 0.55, "aria-pressed": String(r === i && c === j), "data-line": r === i || c === j, style: { "--w": locked ? 0 : weight ?? 0 },
+        "aria-label": `destination ${row} reads source ${column}: weight ${big} ${small}` });
+      set(cells[r][c].firstChild, { text: big });
+      set(cells[r][c].lastChild, { text: small });
+    }));
+    takenApart.replaceChildren(...apart(now, i, j, locked));
+  };
+  return { parts: [h("div", { class: "main", style: { "--columns": columns.length } }, A.node), h("div", { class: "side wide" }, takenApart)], update };
+}
+
+/** One weight taken apart: query, key, products, dot product, score, exponential, denominator. */
+function apart({ rows, columns, queries, keys, scores, allowed, weights }, i, j, locked) {
+  const [q, k] = [queries[i], keys[j]];
+  const products = q.map((x, c) => x * k[c]);
+  const strip = (name, kind, numbers) => h("tr", {}, h("th", { scope: "row", class: kind }, name), numbers.map((x) => h("td", { class: kind }, brief(x))));
+  const root = brief(Math.sqrt(q.length));
+  const open = scores[i].map((s, c) => [s, c]).filter(([, c]) => allowed[i][c]);
+  const steps = [
+    ["q·k", `${products.map(brief).join(" + ")} = ${brief(sum(products))}`.replaceAll("+ −", "− ")],
+    ["score", `${brief(sum(products))} / √${q.length} = ${brief(sum(products))} / ${root} = ${fixed(scores[i][j])}${logName(scores[i][j]) ? ` = ${logName(scores[i][j])}` : ""}`],
+  ];
+  if (!allowed[i][j]) steps.push(["weight", `0: the mask blocks source ${columns[j]} for destination ${rows[i]}, so its score never reaches the softmax`]);
+  else {
+    const powers = open.map(([s]) => brief(Math.exp(s)));
+    const total = sum(open.map(([s]) => Math.exp(s)));
+    steps.push(["denominator", `${powers.join(" + ")} = ${brief(total)}`], ["weight", locked ? "?" : `${brief(Math.exp(scores[i][j]))} / ${brief(total)} = ${exactly(weights[i][j])}`]);
+  }
+  return [
+    h("h5", {}, `How destination ${rows[i]} weighs source ${columns[j]}`),
+    h("div", { class: "lk-scroll" }, h("table", { class: "lk-strip" }, h("tbody", {}, strip(`query q${sub(i)}`, "query", q), strip(`key k${sub(j)}`, "key", k), strip("products", "", products)))),
+    h("dl", {}, steps.flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)])),
+  ];
+}
+
+const PANELS = { softmax_row, scores_and_values, mask_builder, two_heads, scale, map_gallery };
 
 /** Bring a panel alive without a kernel: `state` holds the traits. */
 export function standalone(el, state) {

@@ -148,10 +148,10 @@ def _unlock(exercise_id: str) -> None:
 journal.listeners.append(_unlock)
 
 
-def names(given: Sequence[object] | None, count: int) -> list[str]:
-    """Return one name for each position: the given ones, or 1, 2, 3 …"""
+def names(given: Sequence[object] | None, count: int, noun: str = "") -> list[str]:
+    """Return one name for each position: the given ones, or 1, 2, 3 … after a noun."""
     if given is None:
-        return [str(i + 1) for i in range(count)]
+        return [f"{noun}{i + 1}" for i in range(count)]
     if len(given) != count:
         raise ShapeError(f"{len(given)} labels for {count} positions: give one for each.")
     return [str(name) for name in given]
