@@ -1,4 +1,4 @@
-"""Web pages on which panels stay alive without a kernel and without a network: the front-end is written into the page."""
+"""Web pages on which panels stay alive without kernel or network: the front-end is written into the page."""
 
 from __future__ import annotations
 

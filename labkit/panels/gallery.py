@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from labkit.attention import as_allowed, scaled_scores, softmax_over_sources
 from labkit.panels.one_head import existing, locked_sentence, weight_grid
-from labkit.panels.panel import Numbers, Panel, finite, names
+from labkit.panels.panel import Panel, finite, names, to_json
 from labkit.panels.still import Still
 
 
@@ -30,7 +30,7 @@ class MapGallery(Panel):
     shown = traitlets.Int(0).tag(sync=True)
     row = traitlets.Int(0).tag(sync=True)
     column = traitlets.Int(0).tag(sync=True)
-    weights = traitlets.Any().tag(sync=True, to_json=lambda value, _: np.where(np.isnan(value), None, value).tolist())
+    weights = traitlets.Any().tag(sync=True, to_json=lambda value, _: to_json(value))
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)

@@ -9,7 +9,7 @@ import numpy as np
 import traitlets
 from numpy.typing import ArrayLike
 
-from labkit.attention import Array, as_allowed, mix, softmax_over_sources
+from labkit.attention import as_allowed, mix, softmax_over_sources
 from labkit.errors import LabkitError, ShapeError
 from labkit.heads import MultiHeadTrace, residual
 from labkit.panels.one_head import existing, hull, locked_sentence, span, weight_grid
@@ -32,8 +32,8 @@ class TwoHeads(Panel):
     result = traitlets.Any(None, allow_none=True)  # inputs + update, or None
     row = traitlets.Int(0).tag(sync=True)
     destinations = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    score_range = traitlets.List().tag(sync=True)
-    value_range = traitlets.List().tag(sync=True)
+    score_range = traitlets.List(traitlets.Float()).tag(sync=True)
+    value_range = traitlets.List(traitlets.Float()).tag(sync=True)
 
     @traitlets.validate("row")
     def _existing_row(self, proposal: Any) -> int:
@@ -122,7 +122,7 @@ def two_heads(
     state = None if inputs is None else finite(inputs, "inputs", 2)
     if state is not None and state.shape != (S.shape[1], writing.shape[1]):
         raise ShapeError(f"inputs {state.shape} must be (n, d_model) = {(S.shape[1], writing.shape[1])} to be added.")
-    return TwoHeads(
+    panel = TwoHeads(
         kind="two_heads",
         title=title,
         labels=names(labels, S.shape[2]),
@@ -134,12 +134,13 @@ def two_heads(
         inputs=None if state is None else state.tolist(),
         row=existing(row, S.shape[1]),
         score_range=list(score_range or span(S, -2, 8)),
-        value_range=list(value_range or _room(V, state)),
         locked_by=locked_by,
     )
+    panel.value_range = list(value_range or _room(panel))
+    return panel
 
 
-def _room(values: Array, inputs: Array | None) -> tuple[float, float]:
-    """Leave room for updates that leave the polygon of the values, on both sides of zero."""
-    low, high = span(values if inputs is None else np.concatenate([values.ravel(), inputs.ravel()]), -3, 6)
-    return low, high
+def _room(panel: TwoHeads) -> list[float]:
+    """Leave room around everything drawn at the start, and for updates of the other sign."""
+    drawn = [panel.values.ravel(), panel.update[panel.row], np.ravel(0.0 if panel.result is None else panel.result)]
+    return list(span(np.nan_to_num(np.concatenate(drawn)), -3, 4))

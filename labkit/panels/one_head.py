@@ -44,7 +44,7 @@ class SoftmaxRow(Panel):
     scores = Numbers()
     allowed = Numbers(dtype=bool)
     weights = Numbers()
-    score_range = traitlets.List().tag(sync=True)
+    score_range = traitlets.List(traitlets.Float()).tag(sync=True)
 
     def derive(self) -> Mapping[str, ArrayLike]:
         """Compute the weights; NaN where nothing is allowed."""
@@ -101,8 +101,8 @@ class ScoresAndValues(Panel):
     output = Numbers()
     row = traitlets.Int(0).tag(sync=True)
     destinations = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    score_range = traitlets.List().tag(sync=True)
-    value_range = traitlets.List().tag(sync=True)
+    score_range = traitlets.List(traitlets.Float()).tag(sync=True)
+    value_range = traitlets.List(traitlets.Float()).tag(sync=True)
 
     @traitlets.validate("row")
     def _existing_row(self, proposal: Any) -> int:
@@ -192,7 +192,7 @@ class MaskBuilder(Panel):
 
     moves = ("causal", "align", "is_real", "by_hand")
     causal = traitlets.Bool(True).tag(sync=True)
-    align = traitlets.Enum(("top-left", "bottom-right"), "top-left").tag(sync=True)
+    align: Any = traitlets.Enum(("top-left", "bottom-right"), "top-left").tag(sync=True)
     is_real = Numbers(dtype=bool)
     by_hand = Numbers(dtype=bool)
     scores = Numbers()
@@ -271,8 +271,8 @@ def locked_sentence(panel: Panel) -> str:
 
 def score_grid(name: str, scores: Array, rows: Sequence[str], columns: Sequence[str]) -> Grid:
     """Show scores, darker where higher."""
-    spread = float(np.ptp(scores)) or 1.0
-    return Grid(name, rows, columns, [[number(s) for s in row] for row in scores], (scores - scores.min()) / spread * 0.5)
+    shades = (scores - scores.min()) / (float(np.ptp(scores)) or 1.0) * 0.5
+    return Grid(name, rows, columns, [[number(s) for s in row] for row in scores], shades)
 
 
 def weight_grid(
@@ -293,23 +293,23 @@ def value_grid(name: str, values: Array, rows: Sequence[str]) -> Grid:
     return Grid(name, rows, columns, texts, np.full(values.shape, 0.15), "value")
 
 
-def hull(points: Sequence[Sequence[float]]) -> list[Sequence[float]]:
+def hull(points: Sequence[Sequence[float]]) -> list[tuple[float, ...]]:
     """Return the corners of the convex hull, counter-clockwise (Andrew's monotone chain).
 
     >>> hull([(0, 0), (2, 0), (1, 1), (2, 2), (0, 2)])
     [(0, 0), (2, 0), (2, 2), (0, 2)]
     """
 
-    def half(ordered: Sequence[Sequence[float]]) -> list[Sequence[float]]:
-        chain: list[Sequence[float]] = []
+    def half(ordered: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+        chain: list[tuple[float, ...]] = []
         for p in ordered:
             while len(chain) > 1 and _turn(chain[-2], chain[-1], p) <= 0:
                 chain.pop()
             chain.append(p)
         return chain[:-1]
 
-    ordered = sorted(points)
-    return list(ordered) if len(ordered) < 3 else [*half(ordered), *half(ordered[::-1])]
+    ordered = sorted(tuple(p) for p in points)
+    return ordered if len(ordered) < 3 else [*half(ordered), *half(ordered[::-1])]
 
 
 def _turn(o: Sequence[float], a: Sequence[float], b: Sequence[float]) -> float:

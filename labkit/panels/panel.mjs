@@ -113,7 +113,9 @@ const TRAVEL = 92; // pixels of a drag from the lowest to the highest value
 function tank({ label, low, high, step = 0.1, stops, marks = [], kind = "score", onInput, onSide }) {
   const height = (x) => `${100 * clamp((x - low) / (high - low), 0, 1)}%`;
   const { track, text, fill, ghost, big, small } = tankParts();
-  track.prepend(...marks.map((mark) => h("i", { class: "tick", style: { bottom: height(mark.at) } }, mark.name)));
+  const floor = kind === "score" ? low : clamp(0, low, high); // scores are levels, values are bars from zero
+  const crowded = (TRAVEL * Math.LN2) / (high - low) < 11;
+  track.append(...marks.map((mark, k) => h("i", { class: "tick", style: { bottom: height(mark.at) } }, crowded && k % 2 ? "" : mark.name)));
   const props = { class: `lk-tank ${kind}`, role: "slider", tabindex: -1, "aria-label": label };
   const range = { "aria-orientation": "vertical", "aria-valuemin": low, "aria-valuemax": high };
   const node = h("div", { ...props, ...range }, track, text);
@@ -145,7 +147,7 @@ function tank({ label, low, high, step = 0.1, stops, marks = [], kind = "score",
     value = x;
     const spoken = words.filter(Boolean).join(", ");
     set(node, { "aria-valuenow": x, "aria-valuetext": spoken, "data-off": off, "data-moved": Math.abs(before - x) > 1e-12 });
-    set(fill, { style: { height: height(x) } });
+    set(fill, { style: { bottom: height(Math.min(floor, x)), height: `${(100 * Math.abs(clamp(x, low, high) - floor)) / (high - low)}%` } });
     set(ghost, { style: { bottom: height(before) } });
     set(big, { text: words[0] });
     set(small, { text: words[1] });
@@ -467,8 +469,9 @@ function buildFrame({ model, panel, view, reset, send }) {
   const notice = h("p", { class: "lk-notice", role: "status", hidden: true });
   const ask = buildAsk(model, send);
   const help = h("details", { class: "lk-help" }, h("summary", {}, "How to move things"), h("p", {}, panel.help));
+  const still = panel.keys.length === 0; // nothing to move: no reset, no ledger
   const node = h("section", { class: "lk", "data-lm-suppress-shortcuts": "true", "data-kind": model.get("kind"), "aria-label": model.get("title") },
-    h("header", {}, title, again), lock, view.node, ask.node, line, notice, help, live);
+    h("header", {}, title, still ? null : again), lock, view.node, ask.node, line, notice, help, live);
   let timer;
   const open = h("button", { type: "button", onclick: () => send({ locked: false }) }, "I have written my prediction down: open");
 
@@ -479,7 +482,7 @@ function buildFrame({ model, panel, view, reset, send }) {
     const { changed, unchanged } = ledger(now, before);
     const asking = ask.update({ locked, now, before, moved: changed.length > 0 });
     set(node, { "data-locked": locked, "data-asking": asking });
-    set(line, { hidden: locked || asking });
+    set(line, { hidden: locked || asking || still });
     writeLedger(line, changed, unchanged);
     clearTimeout(timer); // speak once things have come to rest
     if (!locked) timer = setTimeout(() => set(live, { text: asking ? spoken : `${spoken} ${inWords(changed, unchanged)}` }), 500);
@@ -600,6 +603,7 @@ const softmax_row = {
       head: (r) => [h("span", { class: "score" }, "score s"), "may read", exponent, h("span", { class: "score" }, "weight")][r],
       cell: (r, j) => (j === names.length ? totals[r] : [tanks, gates, powers, weights][r][j].node),
     });
+    [0, 3].forEach((r) => set(grid.lines[r], { "data-on": true }));
     const node = h("div", { class: "lk-one" }, grid.node,
       h("div", { class: "lk-shares", "aria-hidden": "true" }, h("span", {}, "shares of 1"), h("div", { class: "bar" }, shares), h("div", { class: "bar ghost" }, ghosts)));
     const update = (now, before, locked) => {
@@ -615,7 +619,7 @@ const softmax_row = {
         set(powers[j].node, { text: locked ? "?" : now.allowed[j] ? text(power[j]) : "0", "data-off": !now.allowed[j] });
         weights[j].update(now.weights && now.weights[j], { before: before.weights && before.weights[j], open: now.allowed[j], hidden: locked });
         const [share, old] = [now.weights, before.weights].map((w) => (w && !locked ? w[j] : 0));
-        set(shares[j], { style: { "flex-grow": share }, "data-thin": share < 0.08 });
+        set(shares[j], { style: { "flex-grow": share }, hidden: share === 0, "data-thin": share < 0.08 });
         set(ghosts[j], { style: { "flex-grow": old } });
       });
       set(totals[2], { text: locked ? "?" : text(total) });
@@ -869,6 +873,7 @@ const two_heads = {
           onInput: (x) => ui.change(`score ${h} ${row()} ${j}`, { scores: withEntry(ui.get("scores"), h, withCell(ui.get("scores")[h], row(), j, x)) }) }));
       const levels = columns.map(() => level());
       const grid = matrix({ name: headName(h), kind: "score", title: "", rows: ["", ""], columns, head: (r) => ["score", "weight"][r], cell: (r, j) => [tanks, levels][r][j].node });
+      set(grid.lines[0], { "data-on": true });
       return { tanks, levels, node: grid.node };
     });
     const width = values[0][0].length;
@@ -943,7 +948,7 @@ const scale = {
   spoken: ({ width, weights }) => `d_k = ${width}: the largest weight is ${fixed(Math.max(...weights), 3)}.`,
   help: "Move the d_k slider with the mouse or the arrow keys. The products are random: coordinates are independent with mean 0 and variance 1.",
   build(ui) {
-    const [widths, dots, spread] = ["widths", "dots", "spread"].map(ui.get);
+    const [widths, dots, spread, peaks] = ["widths", "dots", "spread", "peaks"].map(ui.get);
     const columns = dots[0].map((_, j) => `k${sub(j)}`);
     const slider = h("input", { type: "range", min: 0, max: widths.length - 1, step: 1, "aria-label": "d_k, the width of queries and keys" });
     slider.addEventListener("input", () => ui.change("d_k", { step: Number(slider.value) }));
@@ -954,13 +959,12 @@ const scale = {
     const grid = matrix({ name: "one row", kind: "score", title: "of a random head", rows: ["", "", ""], columns, head: (r) => ["q·k", "score", "weight"][r], cell: (r, j) => [...numbers, levels][r][j].node });
     const curves = DIVISORS.map(([name]) => ({ name, path: h("path", { class: `curve ${name}` }), dot: h("circle", { class: `curve ${name}`, r: 5 }) }));
     const [x, y] = [(k) => 44 + (k * 300) / (widths.length - 1), (w) => 170 - 150 * w];
-    const peak = (k, name) => Math.max(...softmaxRow(dots[k].map((dot) => dot / divisorOf(name, widths[k])), columns.map(() => true)));
-    curves.forEach(({ name, path }) => set(path, { d: widths.map((_, k) => `${k ? "L" : "M"}${x(k)},${y(peak(k, name))}`).join("") }));
-    const ends = DIVISORS.map(([name, text]) => h("text", { class: "curve-name", x: x(widths.length - 1) + 8, y: y(peak(widths.length - 1, name)) + 4 }, `÷ ${text}`));
+    curves.forEach(({ name, path }) => set(path, { d: widths.map((_, k) => `${k ? "L" : "M"}${x(k)},${y(peaks[name][k])}`).join("") }));
+    const ends = DIVISORS.map(([name, text]) => h("text", { class: "curve-name", x: x(widths.length - 1) + 8, y: y(peaks[name].at(-1)) + 4 }, `÷ ${text}`));
     const cursor = h("line", { class: "cursor", y1: y(1), y2: y(0) });
     const chart = h("svg", { class: "lk-chart", viewBox: "0 0 400 210", role: "img", "aria-label": "Largest weight of the row against d_k, for three divisors: it goes to 1 without a divisor, stays moderate with the root, and falls to equal weights with d_k itself." },
       [0, 0.5, 1].flatMap((w) => [h("line", { class: "grid", x1: x(0), x2: x(widths.length - 1), y1: y(w), y2: y(w) }), h("text", { class: "scale", x: 26, y: y(w) + 4 }, String(w))]),
-      widths.map((d, k) => h("text", { class: "scale", x: x(k), y: 186 }, String(d))), h("text", { class: "scale", x: 190, y: 204 }, "d_k"), h("text", { class: "scale", x: 60, y: 11 }, "largest weight"),
+      widths.map((d, k) => h("text", { class: "scale", x: x(k), y: 186 }, String(d))), h("text", { class: "scale", x: 190, y: 204 }, "d_k"), h("text", { class: "scale", x: 40, y: 11, style: { "text-anchor": "start" } }, "largest weight of a row, on average"),
       cursor, curves.map(({ path, dot }) => [path, dot]).flat(), ends);
     const typical = h("p", { class: "lk-where" });
     const node = h("div", {}, h("div", { class: "lk-bar" }, h("label", { class: "lk-range" }, h("span", {}, "d_k"), slider, width), divisor.node),
@@ -979,7 +983,7 @@ const scale = {
       set(chart, { visibility: locked ? "hidden" : "visible" });
       curves.forEach(({ name, path, dot }) => {
         [path, dot].forEach((part) => set(part, { "data-on": name === now.divisor }));
-        set(dot, { cx: x(now.step), cy: y(peak(now.step, name)) });
+        set(dot, { cx: x(now.step), cy: y(peaks[name][now.step]) });
       });
       set(typical, { text: locked ? "" : `Over many draws the products q·k have standard deviation ${fixed(spread[now.step])}; √d_k is ${fixed(Math.sqrt(now.width))}.` });
     };

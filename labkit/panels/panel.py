@@ -41,7 +41,9 @@ class Numbers(traitlets.TraitType[Any, Any]):
         """Copy into a read-only array of finite numbers (or truth values) of the shape it had before."""
         array = np.array(value, dtype=None if self.dtype is bool else self.dtype)
         if self.dtype is bool and array.dtype != bool:
-            raise LabkitError(f"{self.name} has dtype {array.dtype}; it must be boolean, True where reading is permitted.")
+            raise LabkitError(
+                f"{self.name} has dtype {array.dtype}; it must be boolean, True where reading is permitted."
+            )
         old = obj._trait_values.get(self.name)
         if old is not None and old.shape != array.shape:
             raise ShapeError(f"{self.name} was {old.shape} and would become {array.shape}: make a new panel for it.")
@@ -73,7 +75,7 @@ def finite(array: ArrayLike, name: str, ndim: int) -> Array:
     return numbers
 
 
-class Panel(anywidget.AnyWidget):  # type: ignore[misc]
+class Panel(anywidget.AnyWidget):
     """One state, drawn; `moves` are the traits a control can change and `derive` computes everything else."""
 
     _esm = asset("panel.mjs")
@@ -124,7 +126,7 @@ class Panel(anywidget.AnyWidget):  # type: ignore[misc]
             self.set_trait("confirmed", self.revision)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        data, metadata = super()._repr_mimebundle_(**kwargs)
+        data, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
         still = self.still()
         # Derived numbers stay out: the front-end computes them, and a locked panel must not give them away.
         left_out = {*_FOREIGN, *self.derive()}

@@ -9,13 +9,15 @@ import numpy as np
 import traitlets
 from numpy.typing import ArrayLike
 
-from labkit.attention import softmax_over_sources
+from labkit.attention import Array, softmax_over_sources
 from labkit.errors import LabkitError
 from labkit.panels.one_head import locked_sentence
 from labkit.panels.panel import Numbers, Panel
 from labkit.panels.still import Grid, Still, number
 
 DRAWS = 2_000  # products behind each measured standard deviation
+ROWS = 300  # rows behind each average of the largest weight
+POWERS = {"none": 0.0, "root": 0.5, "full": 1.0}  # the divisor is d_k to this power
 
 
 class Scale(Panel):
@@ -27,6 +29,7 @@ class Scale(Panel):
     widths = traitlets.List(traitlets.Int()).tag(sync=True)
     dots = Numbers()  # (widths, m)
     spread = Numbers()  # (widths,): measured standard deviation of many products
+    peaks = traitlets.Dict().tag(sync=True)  # for each divisor (widths,): largest weight, averaged over many rows
     scores = Numbers()
     weights = Numbers()
 
@@ -37,8 +40,7 @@ class Scale(Panel):
 
     def derive(self) -> Mapping[str, ArrayLike]:
         """Divide the products and apply softmax."""
-        divisor = {"none": 1.0, "root": float(self.width) ** 0.5, "full": float(self.width)}[self.divisor]
-        scores = self.dots[self.step] / divisor
+        scores = self.dots[self.step] / self.width ** POWERS[self.divisor]
         return {"scores": scores, "weights": softmax_over_sources(scores)}
 
     def still(self) -> Still:
@@ -75,16 +77,32 @@ def scale(
     if start not in widths:
         raise LabkitError(f"start = {start} is not one of the widths {widths}.")
     rng = np.random.default_rng(seed)
-    products = rng.standard_normal(widths[-1]) * rng.standard_normal((m, widths[-1]))
-    many = np.cumsum(rng.standard_normal((DRAWS, widths[-1])) * rng.standard_normal((DRAWS, widths[-1])), axis=1)
-    at = np.array(widths) - 1
+    products = _products(rng, (m,), widths)
     return Scale(
         kind="scale",
         title=title,
         widths=widths,
         step=widths.index(start),
         divisor=divisor,
-        dots=np.cumsum(products, axis=1)[:, at].T,
-        spread=many[:, at].std(axis=0),
+        dots=products.T,
+        spread=_products(rng, (DRAWS, 1), widths).std(axis=(0, 1)),
+        peaks=_peaks(_products(rng, (ROWS, m), widths), widths),
         locked_by=locked_by,
     )
+
+
+def _products(rng: np.random.Generator, shape: tuple[int, ...], widths: list[int]) -> Array:
+    """Draw products q . k for every width at once, from the first coordinates of one draw: (*shape, widths)."""
+    terms = rng.standard_normal((*shape, widths[-1])) * rng.standard_normal((*shape[:-1], 1, widths[-1]))
+    sums: Array = np.cumsum(terms, axis=-1)[..., np.array(widths) - 1]
+    return sums
+
+
+def _peaks(products: Array, widths: list[int]) -> dict[str, list[float]]:
+    return {
+        name: [
+            float(softmax_over_sources(products[..., k] / width**power).max(axis=-1).mean())
+            for k, width in enumerate(widths)
+        ]
+        for name, power in POWERS.items()
+    }

@@ -144,8 +144,9 @@ def _draw_plane(plane: Plane) -> str:
     def arrow(point: Sequence[float], width: float, hue: str, dash: str = "") -> str:
         (x0, y0), (x1, y1) = at((0, 0)), at(point)
         extra = f' stroke-dasharray="{dash}"' if dash else ""
-        ends = f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" stroke="{hue}" stroke-width="{width}"{extra}/>'
-        return ends + f'<circle cx="{x1:.1f}" cy="{y1:.1f}" r="{width + 2}" fill="{hue}"/>'
+        line = f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" '
+        line += f'stroke="{hue}" stroke-width="{width}"{extra}/>'
+        return line + f'<circle cx="{x1:.1f}" cy="{y1:.1f}" r="{width + 2}" fill="{hue}"/>'
 
     corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, plane.hull))
     zero = at((0, 0))
