@@ -20,7 +20,10 @@ MAX_NODES = 20_000
 MAX_DEPTH = 30
 LARGEST = 10**60
 
-_CHAIN = re.compile(r"(?:[-+~(\[{]\s*|\b(?:not|lambda|await|if|else|yield)\b[^\n]{0,40}?){24}")
+MAX_KEYWORDS = 200
+
+_SIGNS = re.compile(r"(?:[-+~]\s*+){24}")
+_KEYWORD = re.compile(r"\b(?:not|lambda|await|if|else|for|yield)\b")
 
 
 class NotLiteralError(Exception):
@@ -29,7 +32,8 @@ class NotLiteralError(Exception):
 
 def parse(source: str) -> ast.Module:
     """Parse a bounded source into a syntax tree, or raise `NotLiteralError`."""
-    if len(source) > MAX_SOURCE or _deepest(source) > MAX_DEPTH or _CHAIN.search(source):
+    too_deep = _deepest(source) > MAX_DEPTH or _SIGNS.search(source) or len(_KEYWORD.findall(source)) > MAX_KEYWORDS
+    if len(source) > MAX_SOURCE or too_deep:
         raise NotLiteralError("too long or too deep to be a typed answer")
     try:
         with warnings.catch_warnings():

@@ -103,7 +103,9 @@ class Mark:
     message: str = ""  # one or two sentences for the student, never a hidden input or an expected value
     slip: str = ""  # id in labkit.slips
     section: str = ""  # lesson section to revisit
-    answer: str = ""  # what they gave, as text, capped
+    answer: str = ""  # what they gave, as they wrote it, capped
+    value: Any = None  # what it was read as: nested lists of numbers, booleans, text; nan and infinities as text
+    case: str = ""  # for a function: a case the lesson shows, and what the function gave there
     via: Via = "none"
     found: Found = "missing"
     notes: tuple[str, ...] = ()

@@ -66,8 +66,8 @@ def _cell(cell: Any, number: int) -> Cell:
         raise Refused(f"has no known type in cell {number} (code, markdown or raw)")
     metadata = _dict(cell.get("metadata"))
     labkit, nbgrader = _dict(metadata.get("labkit")), _dict(metadata.get("nbgrader"))
-    exercise = _text(labkit.get("exercise")) or _text(nbgrader.get("grade_id"))
-    locked = labkit.get("locked") is True or nbgrader.get("locked") is True
+    exercise = _text(labkit.get("exercise")) or _text(labkit.get("id")) or _text(nbgrader.get("grade_id"))
+    locked = labkit.get("role") == "check" or labkit.get("locked") is True or nbgrader.get("locked") is True
     return Cell(kind, _source(cell.get("source"), number), exercise or None, locked)
 
 

@@ -90,7 +90,7 @@ def serve(request: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
     if request["do"] == "value":
         return {"value": plain(eval(request["expression"], space), [MOST_VALUES])}
     arguments = [argument(value) for value in request["arguments"]]
-    value = plain(space[request["name"]](*arguments), [MOST_VALUES])
+    value = plain(eval(request["name"], space)(*arguments), [MOST_VALUES])
     fresh = [argument(value) for value in request["arguments"]]
     return {"value": value, "changed": not all(map(unchanged, arguments, fresh))}
 

@@ -1,0 +1,428 @@
+"""Mark one student's files against the keys: pure data in, `Result`s out, the same on every machine.
+
+Typed answers are read as literals. Only where that is not possible, and for functions, a sandbox runs the student's
+cells; what comes back is data, and the comparing is done here.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from labkit.checks import Exercise
+from labkit.functions import Outcome
+from labkit.grading.intake import read_bytes
+from labkit.grading.key import Item, Key, hidden_cases, run_key
+from labkit.grading.keyfile import KeySource
+from labkit.grading.literals import NotLiteralError, assignments, evaluate, is_blank_function
+from labkit.grading.matching import Answer, Match, match
+from labkit.grading.model import Attempt, Mark, Refusal, Result, Student, Submission, Via
+from labkit.grading.sandbox import Reply, Sandbox, Stopped, Worker
+from labkit.steps import Case
+from labkit.verdict import Verdict
+
+SHOWN = 4_000  # characters of an answer that a report may show
+RESTARTS = 2  # fresh workers after a cell or a call has ended one
+NO_CALL = "the answer needs more than NumPy to be computed, so it could not be read: type the numbers"
+ODD = {
+    "large": "it is too large",
+    "masked": "it is a masked array",
+    "entries": "its entries are not numbers",
+    "kind": "it is not made of plain numbers, lists or text",
+}
+STOPPED = {
+    "time": "was still running when its time was over",
+    "died": "ended the process it ran in",
+    "reply": "gave back something that is not plain data of a reasonable size",
+}
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a student: its bytes, or why there are none."""
+
+    attempt: Attempt
+    stem: str
+    data: bytes = b""
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Everything one student handed in, oldest first."""
+
+    student: Student
+    files: tuple[File, ...]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What marking needs beside the work: keys as text, the secret, the sandbox (None: no code is run)."""
+
+    keys: tuple[KeySource, ...]
+    secret: bytes = field(repr=False)
+    sandbox: Sandbox | None = None
+    only: tuple[str, ...] = ()  # exercise ids; () is all
+
+
+def mark_student(work: Work, settings: Settings) -> list[Result]:
+    """Mark the file that counts for each lesson; a fault of ours becomes an `internal` result, never a zero."""
+    read = [_opened(file, work.student) for file in work.files]
+    names = tuple(sorted({name for one in read if isinstance(one, Submission) for name in learner_names(one)}))
+    results = []
+    for lesson, group in sorted(_by_lesson(read, settings.keys).items()):
+        attempts, chosen = _choose(group)
+        try:
+            result = _mark_one(chosen, lesson, settings, names)
+        except Exception as error:
+            result = Result(work.student, lesson, "internal", f"{type(error).__name__} while marking {lesson}")
+        results.append(replace(result, attempt=_counts(attempts), attempts=attempts, digest=chosen.digest))
+    return results
+
+
+def _opened(file: File, student: Student) -> Submission | Refusal:
+    if file.refusal:
+        return Refusal(file.attempt, file.refusal, student, file.stem)
+    return read_bytes(student, file.attempt, file.stem, file.data)
+
+
+def _by_lesson(
+    read: Sequence[Submission | Refusal], keys: Sequence[KeySource]
+) -> dict[str, list[Submission | Refusal]]:
+    groups: dict[str, list[Submission | Refusal]] = {}
+    for one in read:
+        groups.setdefault(lesson_of(one, keys), []).append(one)
+    return groups
+
+
+def lesson_of(one: Submission | Refusal, keys: Sequence[KeySource]) -> str:
+    """Say which lesson a file belongs to: by its metadata, its exercises or its name; else it is the only one."""
+    lessons = [key.lesson for key in keys]
+    if isinstance(one, Submission):
+        if one.lesson in lessons:
+            return one.lesson
+        text = "\n".join([*(cell.exercise or "" for cell in one.cells), *(cell.source for cell in one.cells)])
+        hits = {key.lesson: sum(cell.id in text for cell in key.cells if cell.role == "answer") for key in keys}
+        best = max(lessons, key=lambda lesson: hits[lesson], default="")
+        if best and hits[best]:
+            return best
+    named = [lesson for lesson in lessons if lesson.casefold() in one.stem.casefold()]
+    return named[0] if named else lessons[0] if len(lessons) == 1 else ""
+
+
+def _choose(group: Sequence[Submission | Refusal]) -> tuple[tuple[Attempt, ...], Submission | Refusal]:
+    """Take the latest that can be read, else the latest; note on every attempt why it counts or does not."""
+    readable = [one for one in group if isinstance(one, Submission)]
+    chosen = (readable or group)[-1]
+    notes = [
+        "counts" if one is chosen else one.reason if isinstance(one, Refusal) else "a later file counts"
+        for one in group
+    ]
+    return tuple(replace(one.attempt, note=note) for one, note in zip(group, notes, strict=True)), chosen
+
+
+def _counts(attempts: Sequence[Attempt]) -> Attempt:
+    return next(attempt for attempt in attempts if attempt.note == "counts")
+
+
+_ME = re.compile(r"""labkit\.me\(\s*(?:"([^"\\\n]{1,100})"|'([^'\\\n]{1,100})')\s*\)""")
+
+
+def learner_names(submission: Submission) -> Iterator[str]:
+    """Give the names a student told `labkit.me(…)`, which decide their own numbers."""
+    for cell in submission.cells:
+        yield from (double or single for double, single in _ME.findall(cell.source[:20_000]))
+
+
+def _mark_one(chosen: Submission | Refusal, lesson: str, settings: Settings, names: tuple[str, ...]) -> Result:
+    source = next((key for key in settings.keys if key.lesson == lesson), None)
+    if isinstance(chosen, Refusal):
+        marks = tuple(_missing(item) for item in run_key(source).items) if source else ()
+        return Result(chosen.student or Student("?", "?"), lesson, "rejected", chosen.reason, marks)
+    if source is None:
+        return Result(chosen.student, "", "rejected", f"{chosen.attempt.source} belongs to none of the lessons graded.")
+    key = run_key(source)
+    items = [item for item in key.items if not settings.only or item.id in settings.only]
+    matched = match(key, chosen.cells)
+    marker = Marker(key, matched, settings, (*names, chosen.student.name, chosen.student.id, ""))
+    marks = marker.mark(items)
+    verdict = "stopped" if marker.stops else "graded"
+    level = settings.sandbox.level if settings.sandbox and marker.started else ""
+    notes = (*chosen.notes, *matched.notes, *marker.notes)
+    return Result(chosen.student, lesson, verdict, "; ".join(marker.stops), marks, level=level, notes=notes)  # type: ignore[arg-type]
+
+
+def _missing(item: Item) -> Mark:
+    return Mark(item.id, item.exercise.step, 0.0, item.points, "missing")
+
+
+@dataclass
+class Pending:
+    """An item that literals could not settle: what to ask the sandbox for."""
+
+    item: Item
+    answer: Answer
+    expression: str
+    cases: list[Case] = field(default_factory=list)  # for a function
+    replies: list[Reply] = field(default_factory=list)
+    stopped: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to ask."""
+        return bool(self.stopped) or len(self.replies) >= max(1, len(self.cases))
+
+
+class Marker:
+    """Marks the items of one submission; starts a sandbox only when there is something to run."""
+
+    def __init__(self, key: Key, matched: Match, settings: Settings, names: Sequence[str]) -> None:
+        self.key = key
+        self.matched = matched
+        self.settings = settings
+        self.names = tuple(dict.fromkeys(names))
+        self.stops: list[str] = []  # sentences, for the verdict "stopped"
+        self.notes: list[str] = []
+        self.errors: dict[str, str] = {}  # answer cell -> what its student's error was
+        self.skipped: dict[int, str] = {}  # step that ended a worker -> answer cell
+        self.started = False
+
+    def mark(self, items: Sequence[Item]) -> tuple[Mark, ...]:
+        """Mark the items, in the key's order."""
+        marks: dict[str, Mark] = {}
+        pending: list[Pending] = []
+        for item in items:
+            first = self._by_reading(item)
+            if isinstance(first, Mark):
+                marks[item.id] = first
+            else:
+                pending.append(first)
+        sandbox = self.settings.sandbox
+        if pending and sandbox is None:
+            marks |= {one.item.id: self._unmarked(one) for one in pending}
+        elif pending and sandbox is not None:
+            self._ask(sandbox, pending)
+            marks |= {one.item.id: self._by_replies(one) for one in pending}
+        return tuple(marks[item.id] for item in items)
+
+    # Reading what was typed
+
+    def _by_reading(self, item: Item) -> Mark | Pending:
+        answer = self.matched.answers.get(item.cell, Answer())
+        if not answer.sources:
+            return self._note(_missing(item), answer)
+        expression = _renamed(item.expression, answer.renamed)
+        if item.exercise.step == "function":
+            return self._function(item, answer, expression)
+        try:
+            value = evaluate(ast.parse(expression, mode="eval").body, assignments(answer.source))
+        except NotLiteralError:
+            return Pending(item, answer, expression)
+        return self._judged(item, answer, value, "literal")
+
+    def _function(self, item: Item, answer: Answer, expression: str) -> Mark | Pending:
+        if is_blank_function(answer.source, expression):
+            mark = Mark(item.id, "function", 0.0, item.points, "blank", via="literal")
+            return self._note(mark, answer)
+        cases = hidden_cases(item.exercise.task, item.id, self.settings.secret)
+        return Pending(item, answer, expression, cases)
+
+    def _judged(self, item: Item, answer: Answer, value: Any, via: Via) -> Mark:
+        verdict = self._verdict(item, value)
+        mark = replace(_mark_of(item, verdict), via=via, value=plain(value))
+        return self._note(mark, answer)
+
+    def _verdict(self, item: Item, value: Any) -> Verdict:
+        """Judge with the learner's own numbers: of the names they may have used, the first that fits."""
+        names = self.names if item.personal else self.names[:1]
+        verdicts: list[Verdict] = []
+        for name in names:
+            verdicts.append(_judge(item.exercise.for_learner(name), value))
+            if verdicts[-1].status != "wrong":
+                return verdicts[-1]
+        return next((verdict for verdict in verdicts if verdict.slip), verdicts[0])
+
+    def _note(self, mark: Mark, answer: Answer) -> Mark:
+        return replace(mark, answer=answer.source[:SHOWN], found=answer.found, notes=(*answer.notes, *mark.notes))
+
+    # Asking the sandbox
+
+    def _unmarked(self, one: Pending) -> Mark:
+        mark = Mark(one.item.id, one.item.exercise.step, None, one.item.points, "unmarked")
+        return self._note(mark, one.answer)
+
+    def _ask(self, sandbox: Sandbox, pending: Sequence[Pending]) -> None:
+        """Run the cells and ask for every item; a cell or an item that ends the worker is passed over from then on."""
+        left = sandbox.limits.total
+        for _ in range(RESTARTS + 1):
+            with _started(sandbox) as worker:
+                self.started = True
+                begun = time.monotonic()
+                worker.deadline = begun + left
+                if self._run_cells(worker) and self._collect(worker, pending):
+                    return
+                left -= time.monotonic() - begun
+            if left <= 0:
+                break
+        for one in pending:
+            if not one.done:
+                one.stopped = "time" if left <= 0 else "died"
+
+    def _run_cells(self, worker: Worker) -> bool:
+        """Run everything in order; an error costs only what depends on it. False: the worker is gone."""
+        self.errors.clear()
+        for number, step in enumerate(self.matched.program):
+            if number in self.skipped:
+                continue
+            try:
+                stage = self.key.stages[step.stage] if step.stage is not None else None
+                reply = worker.run(stage.cell.source if stage else step.source)
+                if stage and not reply.ok and stage.values:
+                    worker.set(stage.values)
+            except Stopped as stopped:
+                self.skipped[number] = step.answer
+                where = f"the cell of {step.answer}" if step.answer else f"cell {number + 1} of the run"
+                self.stops.append(f"{where} {STOPPED[stopped.reason]}")
+                return False
+            if step.answer and not reply.ok:
+                self.errors[step.answer] = _error(reply)
+        return True
+
+    def _collect(self, worker: Worker, pending: Sequence[Pending]) -> bool:
+        for one in pending:
+            while not one.done:
+                try:
+                    if one.cases:
+                        one.replies.append(worker.call(one.expression, one.cases[len(one.replies)]))
+                    else:
+                        one.replies.append(worker.value(one.expression))
+                except Stopped as stopped:
+                    one.stopped = stopped.reason
+                    self.stops.append(f"{one.item.id} {STOPPED[stopped.reason]}")
+                    return False
+        return True
+
+    def _by_replies(self, one: Pending) -> Mark:
+        item, error = one.item, self.errors.get(one.item.cell, "")
+        if item.cell in self.skipped.values():
+            mark = replace(_missing(item), status="stopped", message="Its cell ended the run, so it was passed over.")
+        elif one.cases:
+            mark = self._of_function(one)
+        elif one.stopped:
+            mark = replace(_missing(item), status="stopped", message=f"It {STOPPED[one.stopped]}.")
+        elif one.replies[0].ok:
+            return self._judged(item, one.answer, one.replies[0].value, "sandbox")
+        else:
+            reply = one.replies[0]
+            told = ODD.get(reply.text, ODD["kind"]) if reply.error == "NotPlain" else NO_CALL
+            mark = replace(_missing(item), status="unreadable", message=_sentence(told))
+        if error and mark.status != "right":
+            mark = replace(mark, message=f"{_sentence(error)} {mark.message}".strip())
+        return self._note(replace(mark, via="sandbox"), one.answer)
+
+    def _of_function(self, one: Pending) -> Mark:
+        item = one.item
+        odd = next((reply for reply in one.replies if not reply.ok and reply.error == "NotPlain"), None)
+        if odd is not None:
+            message = f"Its result cannot be read: {ODD.get(odd.text, ODD['kind'])}."
+            return replace(_missing(item), status="wrong", message=message)
+        if one.replies and one.replies[0].error == "NameError" and one.replies[0].line is None:
+            return replace(_missing(item), status="wrong", message=f"There is no function `{one.expression}`.")
+        outcomes = [_outcome(reply) for reply in one.replies] + [Outcome(stopped=True)] * bool(one.stopped)
+        verdict = item.exercise.judge_results(one.cases, outcomes)
+        status = "stopped" if one.stopped else verdict.status
+        notes = ("changed its inputs",) if any(reply.changed for reply in one.replies) else ()
+        mark = _mark_of(item, verdict)
+        return replace(mark, status=status, case=_shown_case(item, one, outcomes), notes=notes)
+
+
+@contextmanager
+def _started(sandbox: Sandbox) -> Iterator[Worker]:
+    """Start a worker; one that does not start is our fault, not the student's."""
+    worker = Worker(sandbox)
+    try:
+        worker.__enter__()
+    except Stopped as stopped:
+        raise RuntimeError(f"the sandbox did not start ({stopped.reason})") from None
+    try:
+        yield worker
+    finally:
+        worker.close()
+
+
+def _renamed(expression: str, renamed: Sequence[tuple[str, str]]) -> str:
+    for name, used in renamed:
+        expression = re.sub(rf"\b{re.escape(name)}\b", used, expression)
+    return expression
+
+
+def _judge(exercise: Exercise, value: Any) -> Verdict:
+    with np.errstate(all="ignore"):
+        return exercise.judge(value)
+
+
+def _mark_of(item: Item, verdict: Verdict) -> Mark:
+    points = (
+        None if item.exercise.step == "written" and verdict.status == "recorded" else verdict.fraction * item.points
+    )
+    slip = verdict.slip
+    return Mark(
+        item.id,
+        item.exercise.step,
+        points,
+        item.points,
+        verdict.status,
+        verdict.message,
+        slip.id if slip else "",
+        slip.section if slip else "",
+    )
+
+
+def _outcome(reply: Reply) -> Outcome:
+    changed = "an argument" if reply.changed else ""
+    return Outcome(reply.value, changed=changed) if reply.ok else Outcome(error=_name(reply))
+
+
+def _name(reply: Reply) -> str:
+    """Name an error by its type and line only: its text may hold a hidden input."""
+    kind = reply.error if re.fullmatch(r"[A-Za-z]{1,40}", reply.error) else "Exception"
+    return f"{kind} (line {reply.line})" if reply.line is not None and 0 < reply.line < 10_000 else kind
+
+
+def _error(reply: Reply) -> str:
+    return f"the cell stops with {_name(reply)}" + (f": {reply.text}" if reply.text else "")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def _shown_case(item: Item, one: Pending, outcomes: Sequence[Outcome]) -> str:
+    """Show what went wrong on a case the lesson itself shows; nothing of a hidden one."""
+    task = item.exercise.task
+    shown = [(case, outcome) for case, outcome in zip(one.cases, outcomes, strict=False) if case in list(task.visible)]
+    verdict = item.exercise.judge_results([case for case, _ in shown], [outcome for _, outcome in shown])
+    return verdict.case if verdict.status == "wrong" else ""
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Write an answer as JSON types: nan and the infinities as text, `...` and anything else as None."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)) and depth < 8:
+        return [plain(part, depth + 1) for part in value]
+    if isinstance(value, (bool, str)):
+        return value[:SHOWN] if isinstance(value, str) else value
+    if isinstance(value, (int, float, Fraction, np.number)):
+        number = float(value)
+        return number if math.isfinite(number) else repr(number)
+    return None
