@@ -13,6 +13,7 @@ import numpy as np
 
 from labkit import steps
 from labkit.attention import Array
+from labkit.errors import NonFiniteError
 from labkit.steps import Inputs
 
 
@@ -102,7 +103,10 @@ def _carried_on(step: str, given: Inputs, earlier: str, wrong: Array) -> Any:
     """Finish the step correctly from an earlier result that is wrong; where that cannot be done, nothing matches."""
     if np.shape(wrong) != np.shape(steps.truth(earlier, given)):
         return np.full(np.shape(wrong), np.nan)
-    return steps.TRUTHS[step]({**given, earlier: wrong})
+    try:
+        return steps.TRUTHS[step]({**given, earlier: wrong})
+    except NonFiniteError:  # the slip itself divided 0 by 0
+        return np.full(np.shape(wrong), np.nan)
 
 
 # Arrays as the formulas below want them ------------------------------------------------------------------------
@@ -150,7 +154,7 @@ def _shape_with(**swapped: str) -> Callable[[Inputs], Any]:
 
 
 def _known(given: Inputs, axis: str) -> bool:
-    return given.get("d_v" if axis == "H d_v" else "n" if axis == "m" else axis) is not None
+    return given.get("d_v" if axis == "H d_v" else axis) is not None
 
 
 def _shape_stacked(given: Inputs) -> tuple[int, ...] | None:
@@ -202,7 +206,7 @@ SHAPES = [
         "as many sources as destinations",
         "Keys and values come from the sources, and there are m of them: K and V have m rows, S and A have m columns.",
         "06 heads, H8",
-        _shape_with(m="n"),
+        lambda given: _shape_with(m="n")(given) if given.get("m") else None,
     ),
     Slip(
         "shapes-destinations-as-sources",
@@ -294,7 +298,7 @@ PROJECTION = [
         "the right product turned over",
         "Row i of the result belongs to position i: positions stay rows.",
         "01 projections, P1",
-        lambda given: steps.projection(given).T,
+        lambda given: steps.projection(given).T if np.ndim(given["inputs"]) > 1 else None,
     ),
     Slip(
         "projection-skipped",
@@ -525,6 +529,14 @@ WEIGHTS = [
         "Rows of the mask are destinations and columns sources: blocking a column is not blocking a row.",
         "03 masks, M5",
         _only_if_masked(_mask_transposed),
+    ),
+    Slip(
+        "weights-small-fill",
+        "weights",
+        "blocked scores filled with -10",
+        "exp(-10) is small but not 0, so the blocked source still leaks in: fill with -inf.",
+        "03 masks, M7",
+        _only_if_masked(lambda given: _softmax(np.where(_allowed(given), _floats(given, "scores"), -10))),
     ),
     Slip(
         "weights-columns",
@@ -1048,6 +1060,11 @@ MASK = [
 # The steps around attention ------------------------------------------------------------------------------------
 
 
+def _poured(given: Inputs) -> Array:
+    rows = _floats(given, "rows")
+    return rows.reshape(given["H"], rows.shape[0], -1)
+
+
 def _vectors(given: Inputs) -> tuple[Array, Array]:
     return _floats(given, "a"), _floats(given, "b")
 
@@ -1126,6 +1143,22 @@ AROUND = [
         "Reshaping keeps the reading order; the transpose moves entry (i, j) to (j, i).",
         "06 heads, H6",
         lambda given: _floats(given, "A").reshape(np.shape(given["A"])[::-1]),
+    ),
+    Slip(
+        "split-positions",
+        "split_heads",
+        "a plain reshape, which deals out positions",
+        "Reshape to (n, H, d), then bring H to the front: every head keeps all positions and its own features.",
+        "06 heads, H6",
+        _poured,
+    ),
+    Slip(
+        "split-interleaved",
+        "split_heads",
+        "features dealt out in turn",
+        "Head 1 takes the first d features, head 2 the next d: features that stand together stay together.",
+        "06 heads, H6",
+        lambda given: np.stack([_floats(given, "rows")[:, h :: given["H"]] for h in range(given["H"])]),
     ),
     Slip(
         "normalise-by-maximum",

@@ -126,6 +126,7 @@ TRUTHS: dict[str, Callable[[Inputs], Any]] = {
     "matmul": lambda given: project(given["A"], given["B"]),
     "transpose": lambda given: np.transpose(given["A"]),
     "normalise": lambda given: np.divide(given["row"], np.sum(given["row"])),
+    "split_heads": lambda given: np.stack(np.split(np.asarray(given["rows"]), given["H"], axis=-1)),
 }
 
 
@@ -273,6 +274,11 @@ def _draw_attend(rng: random.Random) -> Case:
     return [_real(rng, n, d_model), *matrices, _readable(rng, n, n)]
 
 
+def _draw_split_heads(rng: random.Random) -> Case:
+    H = _size_of(rng)
+    return [_whole(rng, _size_of(rng), H * _size_of(rng)), H]
+
+
 def _draw_multi_head(rng: random.Random) -> Case:
     n, d_model, d_k, d_v, H = (_size_of(rng) for _ in range(5))
     heads = [[_whole(rng, d_model, d_k), _whole(rng, d_model, d_k), _whole(rng, d_model, d_v)] for _ in range(H)]
@@ -409,6 +415,14 @@ TASKS: dict[str, Task] = {
             ([[[[1, 2]], [[3, 4]]]], [[[[1], [2]], [[3], [4]]]]),
             ([[[[5, 6]]]], [[[[1, 2], [3, 4]], [[5, 6], [7, 8]], [[9, 10], [11, 12]]]]),
             _draw_outputs,
+        ),
+        Task(
+            "split_heads",
+            "split_heads",
+            ("rows", "H"),
+            ([[[1, 2, 3, 4], [5, 6, 7, 8]], 2],),
+            ([[[1, 2, 3, 4, 5, 6]], 3], [[[1, 2], [3, 4]], 1]),
+            _draw_split_heads,
         ),
         Task(
             "write_back",
