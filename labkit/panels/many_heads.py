@@ -99,7 +99,7 @@ def two_heads(
 ) -> TwoHeads:
     """Move the scores of every head and the entries of `W_O`; give a multi-head trace, or the arrays.
 
-    scores (H, n, m), values (H, m, d_v), allowed (n, m), W_O (H d_v, d_model) with identity blocks unless given,
+    scores (H, n, m), values (H, m, d_v) or (m, d_v) for all heads, allowed (n, m), W_O (H d_v, d_model) with identity blocks unless given,
     inputs (n, d_model) for the residual (from the trace, or none).
 
     >>> panel = two_heads(scores=[[[0.0, 0.0]]], values=[[[2.0], [4.0]]], W_O=[[10.0]])
@@ -113,7 +113,9 @@ def two_heads(
         inputs = source.heads[0].inputs if inputs is None else inputs
     if scores is None or values is None:
         raise LabkitError("two_heads needs a MultiHeadTrace, or scores (H, n, m) and values (H, m, d_v).")
-    S, V = finite(scores, "scores", 3), finite(values, "values", 3)
+    S = finite(scores, "scores", 3)
+    shared = np.ndim(np.asarray(values)) == 2
+    V = np.tile(finite(values, "values", 2), (len(S), 1, 1)) if shared else finite(values, "values", 3)
     if len(S) != len(V) or S.shape[2] != V.shape[1]:
         raise ShapeError(f"scores {S.shape} and values {V.shape}: need (H, n, m) and (H, m, d_v) with equal H and m.")
     writing = finite(np.tile(np.eye(V.shape[2]), (len(V), 1)) if W_O is None else W_O, "W_O", 2)

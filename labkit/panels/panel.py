@@ -54,7 +54,7 @@ class Numbers(traitlets.TraitType[Any, Any]):
         """Notify only when an entry really changed."""
         old = obj._trait_values.get(self.name)
         new = self._validate(obj, value)
-        if old is None or not np.array_equal(old, new, equal_nan=old.dtype != bool):
+        if old is None or not np.array_equal(old, new, equal_nan=self.dtype is not bool):
             super().set(obj, new)
 
 
@@ -62,7 +62,9 @@ def to_json(value: Any) -> Any:
     """Turn arrays into nested lists, with None for what JSON cannot write."""
     if not isinstance(value, np.ndarray):
         return value
-    return np.where(np.isfinite(value), value.astype(object), None).tolist()
+    plain = value.astype(object)
+    plain[~np.isfinite(value)] = None
+    return plain.tolist()
 
 
 def finite(array: ArrayLike, name: str, ndim: int) -> Array:
