@@ -213,25 +213,32 @@ def _shape_in_words(shape: tuple[int, ...]) -> str:
 
 def _what_differs(exercise: Exercise, given: Array, expected: Array) -> str:
     """Point at the entries that differ, without giving their values, and at a rule they break."""
-    if expected.ndim == 0:
-        places = "The computation gives another number."
-    else:
-        wrong = [answers.where(tuple(place)) for place in np.argwhere(answers.differing(given, expected)).tolist()]
-        places = f"{_listed(wrong)} {'differs' if len(wrong) == 1 else 'differ'} from what the computation gives."
-        places = places[0].upper() + places[1:]
+    places = _places(answers.differing(given, expected))
     rule = _BROKEN_RULES.get(exercise.step)
     return f"{places} {rule(given, exercise.given())}".rstrip() if rule else places
 
 
-def _listed(places: list[str], most: int = 3) -> str:
-    """Join a few places in words.
+def _places(differ: Array) -> str:
+    """Say in words which entries differ.
 
-    >>> _listed(["entry 1", "entry 2", "entry 4", "entry 5"])
-    'entry 1, entry 2, entry 4 and 1 more'
+    >>> _places(np.array([True, False, True])), _places(np.array([[False, False], [False, True]]))
+    ('Entries 1 and 3 differ.', 'Row 2, entry 2 differs.')
     """
-    shown = places if len(places) <= most else [*places[:most], f"{len(places) - most} more"]
-    separator = "; " if any(", " in place for place in shown) else ", "
-    return " and ".join(part for part in (separator.join(shown[:-1]), shown[-1]) if part)
+    if differ.ndim == 0:
+        return "The computation gives another number."
+    if differ.ndim == 1:
+        return f"{_numbered('Entry', 'Entries', differ)}."
+    if differ.ndim > 2:
+        return f"{int(differ.sum())} of {differ.size} entries differ."
+    rows: Array = differ.any(axis=1)
+    if rows.sum() > 1:
+        return f"{_numbered('Row', 'Rows', rows)}."
+    return f"Row {int(rows.argmax()) + 1}, {_numbered('entry', 'entries', differ[rows.argmax()])}."
+
+
+def _numbered(one: str, many: str, marked: Any) -> str:
+    *others, last = (str(i + 1) for i in np.flatnonzero(marked))
+    return f"{many} {', '.join(others)} and {last} differ" if others else f"{one} {last} differs"
 
 
 def _broken_rule_of_weights(given: Array, inputs: Inputs) -> str:

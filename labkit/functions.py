@@ -21,6 +21,7 @@ import numpy as np
 from labkit import answers, slips
 from labkit.answers import UnreadableError
 from labkit.attention import Array
+from labkit.errors import LabkitError
 from labkit.slips import Slip
 from labkit.steps import Case, Task
 from labkit.verdict import Status
@@ -46,7 +47,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Finding:
-    """The judgement of all calls together; `case` shows the smallest call that went wrong."""
+    """The judgement of all calls together; `case` shows the smallest that went wrong, if it can one of the lesson's."""
 
     status: Status
     message: str
@@ -121,63 +122,81 @@ def _stop(worker: threading.Thread) -> None:
 
 
 def judge(task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Finding:
-    """Compare outcomes with the task's own computation: cases[i] gave outcomes[i]."""
+    """Compare outcomes with the task's own computation: cases[i] gave outcomes[i]; a missing outcome never came."""
     if outcomes and all(outcome.blank for outcome in outcomes):
         return Finding("blank", "Write the body of the function and run its cell, then run this one.")
-    expected = [_as_array(task.reference(*case)) for case, _ in zip(cases, outcomes, strict=False)]
-    zeros = task.step == "weights"
-    wrong = [i for i, right in enumerate(expected) if _complaint(outcomes[i], right, zeros)]
+    outcomes = [*outcomes, *[Outcome(stopped=True)] * (len(cases) - len(outcomes))]
+    runs = [Run(task, case, outcome) for case, outcome in zip(cases, outcomes, strict=True)]
+    wrong = [run for run in runs if run.complaint]
+    if not runs:
+        raise LabkitError("no cases: a function is judged by what its calls gave.")
     if not wrong:
-        return Finding("right", f"It agrees with the computation on all {len(outcomes)} cases.")
-    first = min(wrong, key=lambda i: (len(repr(cases[i])), i))
-    shown = _shown_case(task, cases[first], outcomes[first], expected[first])
-    slip = next(_explaining(task, cases, outcomes, expected), None)
+        return Finding("right", f"It agrees with the computation on all {len(runs)} cases.")
+    smallest = min(wrong, key=lambda run: (run.case not in task.visible, len(repr(run.case))))
+    slip = next(_explaining(task, runs), None)
     if slip is not None:
-        return Finding("wrong", f"This is what you get from {slip.label}. {slip.refutation}", slip, shown)
-    return Finding("wrong", _complaint(outcomes[first], expected[first], zeros), None, shown)
+        return Finding("wrong", f"This is what you get from {slip.label}. {slip.refutation}", slip, smallest.shown())
+    return Finding("wrong", smallest.complaint, None, smallest.shown())
 
 
-def _as_array(right: Any) -> Array:
-    return np.asarray(right, dtype=float)
+class Run:
+    """One call beside what it should have given."""
 
+    def __init__(self, task: Task, case: Case, outcome: Outcome) -> None:
+        self.task, self.case, self.outcome = task, case, outcome
+        right = np.asarray(task.reference(*case))
+        self.boolean = right.dtype == bool
+        self.right: Array = right.astype(float)
+        self.given: Array | None = None
+        self.complaint = self._compare()
 
-def _complaint(outcome: Outcome, right: Array, zeros: bool = False) -> str:
-    """Say what is wrong with one outcome, without its numbers; "" if nothing is."""
-    if outcome.stopped:
-        return "It was still running when its time was over: is there a loop that never ends?"
-    if outcome.error:
-        return f"It stops with {outcome.error}."
-    if outcome.value is None:
-        return "It returns nothing (None): is there a `return` at the end?"
-    try:
-        given = _read(outcome.value)
-    except UnreadableError as reason:
-        return f"Its result cannot be read: {reason}"
-    if given.shape != right.shape:
-        return f"Its result has shape {given.shape}, expected is {right.shape}."
-    if not answers.same(given, right):
-        return "Its result differs from the computation."
-    if zeros and (given[right == 0] != 0).any():  # a leak may be smaller than any tolerance
-        return "A blocked source has weight: it must be exactly 0."
-    if outcome.changed:
-        return f"It changes its argument `{outcome.changed}`: work on a copy, or build a new list."
-    return ""
+    def _compare(self) -> str:
+        """Say what is wrong, without its numbers; "" if nothing is."""
+        outcome = self.outcome
+        if outcome.stopped:
+            return "It was still running when its time was over: is there a loop that never ends?"
+        if outcome.error:
+            return f"It stops with {outcome.error}."
+        if outcome.value is None:
+            return "It returns nothing (None): is there a `return` at the end?"
+        try:
+            read = answers.read_booleans if self.boolean else answers.read_numbers
+            self.given = given = read(outcome.value).astype(float)
+        except UnreadableError as reason:
+            return f"Its result cannot be read: {reason}"
+        if given.shape != self.right.shape:
+            return f"Its result has shape {given.shape}, expected is {self.right.shape}."
+        if not answers.same(given, self.right):
+            return "Its result differs from the computation."
+        if self.task.step == "weights" and (given[self.right == 0] != 0).any():  # a leak below any tolerance
+            return "A blocked source has weight: it must be exactly 0."
+        if outcome.changed:
+            return f"It changes its argument `{outcome.changed}`: work on a copy, or build a new list."
+        return ""
 
+    @property
+    def is_finite(self) -> bool:
+        """Say whether the call gave finite numbers."""
+        return self.given is not None and bool(np.isfinite(self.given).all())
 
-def _read(value: Any) -> Array:
-    """Read a result; booleans count as 1 and 0, since some functions return masks."""
-    try:
-        return answers.read_numbers(value)
-    except UnreadableError:
-        if not isinstance(value, (list, tuple, np.ndarray)):
-            raise
-        return _read_mask(value)
+    def comes_from(self, wrong: Any) -> bool:
+        """Say whether a slip's value is what the call gave; where the slip divides 0 by 0, anything wrong is."""
+        value = np.asarray(wrong, dtype=float)
+        undefined = np.isnan(value)
+        if self.outcome.error:
+            return bool(undefined.any())
+        if self.given is None or self.given.shape != value.shape:
+            return False
+        agrees = not (answers.differing(self.given, value) & ~undefined).any()
+        return agrees and (not undefined.any() or not answers.same(self.given, self.right))
 
-
-def _read_mask(value: Any) -> Array:
-    if not all(isinstance(leaf, (bool, np.bool_)) for _, leaf in answers.leaves(value)):
-        return answers.read_numbers(value)  # says what is wrong
-    return answers.read_booleans(value).astype(float)
+    def shown(self) -> str:
+        """Show the call, what it gave and what was expected."""
+        pairs = zip(self.task.parameters, self.case, strict=True)
+        arguments = ",\n  ".join(f"{name} = {_short(value)}" for name, value in pairs)
+        gave = "no result in time" if self.outcome.stopped else self.outcome.error or _short(self.outcome.value)
+        right = self.right.astype(bool) if self.boolean else self.right
+        return f"{self.task.name}(\n  {arguments}\n)\ngave      {gave}\nexpected  {_short(right)}"
 
 
 def slipping(task: Task) -> list[tuple[Slip, Callable[..., Any]]]:
@@ -194,45 +213,15 @@ def _slip_values(task: Task, case: Case) -> dict[str, Any]:
     return {slip.id: value for slip, value in slips.values(task.step, task.given(case))}
 
 
-def _explaining(
-    task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome], expected: Sequence[Array]
-) -> Iterator[Slip]:
-    """Find slips that reproduce every outcome; failing that, every outcome that is a finite number."""
-    runs = list(zip([_slip_values(task, case) for case in cases[: len(outcomes)]], outcomes, expected, strict=True))
-    finite = [run for run in runs if not run[1].error and _is_finite(run[1].value)]
-    for part in (runs, finite):
-        if any(_complaint(outcome, right) for _, outcome, right in part):
+def _explaining(task: Task, runs: Sequence[Run]) -> Iterator[Slip]:
+    """Find slips that reproduce every run; failing that, every run that gave finite numbers."""
+    tables = [_slip_values(task, run.case) for run in runs]
+    every = list(zip(runs, tables, strict=True))
+    for part in (every, [pair for pair in every if pair[0].is_finite]):
+        if any(run.complaint for run, _ in part):
             for slip, _ in slipping(task):
-                if all(_reproduces(table.get(slip.id, right), outcome, right) for table, outcome, right in part):
+                if all(run.comes_from(table.get(slip.id, run.right)) for run, table in part):
                     yield slip
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return bool(np.isfinite(_read(value)).all())
-    except UnreadableError:
-        return True
-
-
-def _reproduces(wrong: Any, outcome: Outcome, right: Array) -> bool:
-    """Say whether a slip's value is this outcome; where the slip divides 0 by 0, an error or any wrong number is."""
-    value = np.asarray(wrong, dtype=float)
-    undefined = np.isnan(value)
-    if outcome.error:
-        return bool(undefined.any())
-    try:
-        given = _read(outcome.value)
-    except UnreadableError:
-        return False
-    if given.shape != value.shape or (answers.differing(given, value) & ~undefined).any():
-        return False
-    return not undefined.any() or not answers.same(given, right)
-
-
-def _shown_case(task: Task, case: Case, outcome: Outcome, right: Array) -> str:
-    arguments = ",\n  ".join(f"{name} = {_short(value)}" for name, value in zip(task.parameters, case, strict=True))
-    gave = "no result in time" if outcome.stopped else outcome.error or _short(outcome.value)
-    return f"{task.name}(\n  {arguments}\n)\ngave      {gave}\nexpected  {_short(right.tolist())}"
 
 
 def _short(value: Any) -> str:

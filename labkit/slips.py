@@ -33,10 +33,10 @@ class Slip:
         """Say where to look again, or give "".
 
         >>> CATALOGUE["weights-columns"].look
-        'lesson 02 scores, on softmax over the sources of each row (C5)'
+        'lesson 02 scores: softmax over the sources of each row (C5)'
         """
         lesson, _, topic = self.section.rpartition(", ")
-        return f"lesson {lesson}, on {TOPICS[topic]} ({topic})" if topic in TOPICS else self.section
+        return f"lesson {lesson}: {TOPICS[topic]} ({topic})" if topic in TOPICS else self.section
 
 
 # What the lessons are about, by the ids of their sections: tells a learner where to look again.

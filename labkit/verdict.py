@@ -68,7 +68,7 @@ class Verdict:
         sign = _LOOKS[self.status][0]
         lines = [f"{sign} {self.title} · {self.exercise_id}", self.message, self.case, self.look]
         lines += [f"Hint {i}: {hint}" for i, hint in enumerate(self.hints, 1)]
-        lines += [self._more_hints(), f"Your first prediction was {self.first}." if self.first else ""]
+        lines += [self._more_hints(), self._looking_back()]
         return "\n".join(line for line in lines if line)
 
     __repr__ = __str__
@@ -76,17 +76,20 @@ class Verdict:
     def _more_hints(self) -> str:
         return "Another try earns the next hint." if self.hints and self.hints_left else ""
 
+    def _looking_back(self) -> str:
+        return f"Your first prediction was {self.first}." if self.first else ""
+
     def _repr_html_(self) -> str:
         sign, title, colour = _LOOKS[self.status]
         rows = [
             f'<div><strong><span style="color:{colour}" aria-hidden="true">{sign}</span> {title}</strong> '
             f'<span style="opacity:0.7">· {escape(self.exercise_id)}</span></div>',
             _row(self.message),
-            f'<pre style="margin:4px 0;padding:0">{escape(self.case)}</pre>' if self.case else "",
+            f'<pre style="margin:4px 0;padding:0;white-space:pre-wrap">{escape(self.case)}</pre>' if self.case else "",
             _row(self.look),
             *(_row(hint, f"Hint {i}. ") for i, hint in enumerate(self.hints, 1)),
-            _row(self._more_hints()),
-            _row(f"Your first prediction was {self.first}." if self.first else ""),
+            _row(self._more_hints(), faint=True),
+            _row(self._looking_back(), faint=True),
         ]
         return (
             f'<div role="status" style="border-left:4px solid {colour};padding:4px 12px;margin:4px 0;max-width:720px">'
@@ -95,5 +98,8 @@ class Verdict:
         )
 
 
-def _row(text: str, lead: str = "") -> str:
-    return f'<div style="margin-top:4px">{lead and f"<strong>{lead}</strong>"}{escape(text)}</div>' if text else ""
+def _row(text: str, lead: str = "", faint: bool = False) -> str:
+    if not text:
+        return ""
+    style = f"margin-top:4px{';opacity:0.7' if faint else ''}"
+    return f'<div style="{style}">{lead and f"<strong>{lead}</strong>"}{escape(text)}</div>'
