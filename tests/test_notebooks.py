@@ -44,9 +44,11 @@ def test_stored_checks_say_blank_or_right(path: Path) -> None:
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_code_cells_are_short(path: Path) -> None:
-    lengths = sorted(len(cell["source"]) for cell in read(path)["cells"] if cell["cell_type"] == "code")
+    sources = [cell["source"] for cell in read(path)["cells"] if cell["cell_type"] == "code"]
+    lengths = sorted(map(len, sources))
     assert lengths[len(lengths) // 2] <= 5
     assert lengths[-1] <= 20
+    assert not [line for lines in sources for line in lines if len(line.rstrip()) > 120]
 
 
 # The guard itself ----------------------------------------------------------------------------------------------
