@@ -11,6 +11,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -26,15 +27,42 @@ __all__ = [
     "DerivedMap",
     "Finding",
     "Findings",
+    "Sample",
     "audit",
     "average",
     "contributions",
+    "encoder_sample",
     "entropy",
     "load_arrays",
     "main",
     "rollout",
     "summary",
 ]
+SAMPLES = resources.files("labkit") / "samples"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One head of a real encoder on one sentence: pieces (n), weights (n, n), and moved (n, d_model).
+
+    `moved[j]` is source j's value after the head's block of `W_O`: what one unit of weight would add.
+    """
+
+    pieces: list[str]
+    weights: Array
+    moved: Array
+    source: str
+
+
+def encoder_sample() -> Sample:
+    """Load the sample that ships with labkit; `tools/encoder_sample.py` made it.
+
+    >>> encoder_sample().source
+    'sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0), layer 4, head 2'
+    """
+    with (SAMPLES / "encoder_head.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        weights, moved = as_floats(arrays["weights"], "weights"), as_floats(arrays["moved"], "moved")
+        return Sample(arrays["pieces"].tolist(), weights, moved, str(arrays["source"]))
 
 
 # ── numbers beside a map ─────────────────────────────────────────────────────────────────────────────────────────────
