@@ -3,3 +3,21 @@
 Nothing in this package executes, unpickles, renders or extracts anything a student made; only `worker.py` runs
 student code, in a separate process that holds no key.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def grade(argv: Sequence[str]) -> int:
+    """Run `labkit grade` with these words."""
+    from labkit.grading.command import main
+
+    return main(argv, "grade")
+
+
+def regrade(argv: Sequence[str]) -> int:
+    """Run `labkit regrade` with these words."""
+    from labkit.grading.command import main
+
+    return main(argv, "regrade")

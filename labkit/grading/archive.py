@@ -51,7 +51,7 @@ def _folder(root: Path) -> Iterator[Found]:
         inner[:] = sorted(name for name in inner if name not in _JUNK_FOLDERS)
         for name in sorted(set(names) - _JUNK_FILES):
             path = Path(folder, name)
-            parts = path.relative_to(root).parts
+            parts = tuple(map(whole, path.relative_to(root).parts))
             link = "is a link, and links are not followed" if path.is_symlink() else ""
             yield Found("/".join(parts), parts, "", lambda path=path: _read_file(path), link)  # type: ignore[misc]
 
@@ -134,6 +134,11 @@ def _time(member: zipfile.ZipInfo) -> str:
     except ValueError:
         return ""
     return "" if when.year == 1980 else when.isoformat(sep=" ")  # 1980: the format's way of saying nothing
+
+
+def whole(text: str) -> str:
+    """Replace what is no character (a file name of bytes that are not UTF-8), so that the text can be stored."""
+    return text.encode("utf-8", "replace").decode("utf-8", "replace")
 
 
 def sentence(source: str, reason: str) -> str:

@@ -32,7 +32,7 @@ from labkit.verdict import Verdict
 
 SHOWN = 4_000  # characters of an answer that a report may show
 RESTARTS = 2  # fresh workers after a cell or a call has ended one
-NO_CALL = "the answer needs more than NumPy to be computed, so it could not be read: type the numbers"
+NOT_COMPUTED = "the answer could not be computed with NumPy alone ({}): type the numbers instead"
 ODD = {
     "large": "it is too large",
     "masked": "it is a masked array",
@@ -224,9 +224,15 @@ class Marker:
         if item.exercise.step == "function":
             return self._function(item, answer, expression)
         try:
-            value = evaluate(ast.parse(expression, mode="eval").body, assignments(answer.source))
+            typed = assignments(answer.source)
         except NotLiteralError:
             return Pending(item, answer, expression)
+        try:
+            value = evaluate(ast.parse(expression, mode="eval").body, typed)
+        except NotLiteralError:
+            if not all(_renamed(name, answer.renamed) in typed for name in item.names):
+                return Pending(item, answer, expression)
+            value = None  # everything is typed, and this part of it is not there
         return self._judged(item, answer, value, "literal")
 
     def _function(self, item: Item, answer: Answer, expression: str) -> Mark | Pending:
@@ -252,7 +258,8 @@ class Marker:
         return next((verdict for verdict in verdicts if verdict.slip), verdicts[0])
 
     def _note(self, mark: Mark, answer: Answer) -> Mark:
-        return replace(mark, answer=answer.source[:SHOWN], found=answer.found, notes=(*answer.notes, *mark.notes))
+        shown = _head(answer.source) if mark.step == "function" else answer.source[:SHOWN]
+        return replace(mark, answer=shown, found=answer.found, notes=(*answer.notes, *mark.notes))
 
     # Asking the sandbox
 
@@ -323,7 +330,7 @@ class Marker:
             return self._judged(item, one.answer, one.replies[0].value, "sandbox")
         else:
             reply = one.replies[0]
-            told = ODD.get(reply.text, ODD["kind"]) if reply.error == "NotPlain" else NO_CALL
+            told = ODD.get(reply.text, ODD["kind"]) if reply.error == "NotPlain" else NOT_COMPUTED.format(_said(reply))
             mark = replace(_missing(item), status="unreadable", message=_sentence(told))
         if error and mark.status != "right":
             mark = replace(mark, message=f"{_sentence(error)} {mark.message}".strip())
@@ -399,7 +406,19 @@ def _name(reply: Reply) -> str:
 
 
 def _error(reply: Reply) -> str:
-    return f"the cell stops with {_name(reply)}" + (f": {reply.text}" if reply.text else "")
+    return f"the cell stops with {_said(reply)}"
+
+
+def _said(reply: Reply) -> str:
+    """Give an error with its text, where no hidden input was around."""
+    return f"{_name(reply)}: {reply.text}" if reply.text else _name(reply)
+
+
+def _head(source: str) -> str:
+    """Show a function by its first line: the student has the rest, and a report is no place to run into it."""
+    lines = source.splitlines()
+    head = next((line for line in lines if line.lstrip().startswith("def ")), "")
+    return f"{head[:200]}  # {len(lines)} lines" if head else f"# {len(lines)} lines, no function"
 
 
 def _sentence(text: str) -> str:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from labkit.errors import LabkitError
+from labkit.grading.archive import whole
 from labkit.grading.model import Level
 from labkit.grading.strict import Refused, read_json
 
@@ -43,9 +44,9 @@ class Limits:
     """What one submission may use; seconds are wall clock, sizes bytes."""
 
     start: float = 20.0
-    cell: float = 5.0
-    call: float = 2.0
-    total: float = 20.0
+    cell: float = 8.0
+    call: float = 4.0
+    total: float = 30.0
     cpu: int = 30
     memory: int = 768 << 20
     file: int = 8 << 20
@@ -232,7 +233,7 @@ def _checked(line: bytes, number: int) -> Reply:
     if type(reply) is not dict or reply.pop("id", None) != number:
         raise Stopped("reply")
     try:
-        made = Reply(**{**reply, "value": _value(reply.get("value"))})
+        made = Reply(**{**reply, "value": _value(reply.get("value")), "text": _value(reply.get("text", ""))})
     except (TypeError, ValueError):
         raise Stopped("reply") from None
     kinds = (type(made.ok), type(made.changed), type(made.error), type(made.text))
@@ -247,6 +248,8 @@ def _value(value: Any) -> Any:
         return [_value(part) for part in value]
     if type(value) is dict:
         return _special(value)
+    if type(value) is str:
+        return whole(value)
     if type(value) is float and value in (float("inf"), float("-inf")):  # 1e400 in JSON
         raise ValueError("not a finite number")
     return value

@@ -1,0 +1,315 @@
+"""The class loop: find, mark through any executor, store, compare with last time. `grade` is the whole of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import pickle
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from labkit.errors import LabkitError
+from labkit.grading.intake import Handed, find_files
+from labkit.grading.key import read_secret, run_key
+from labkit.grading.keyfile import KeySource, find_keys, read_key
+from labkit.grading.marking import File, Settings, Work, mark_student
+from labkit.grading.model import Result, Student
+from labkit.grading.notebook import digest
+from labkit.grading.probe import Report, find_sandbox
+from labkit.grading.roster import Roster, read_roster
+from labkit.grading.sandbox import visible_paths
+from labkit.grading.store import Change, Store, changes
+from labkit.grading.strict import Refused
+
+AHEAD = 3  # students in flight for each job: enough to keep it busy, few enough to keep memory flat
+
+Progress = Callable[[int, int, Sequence[Result]], None]
+
+
+@dataclass
+class Summary:
+    """What a run did; `internal` names students a fault of ours kept from being marked."""
+
+    students: int = 0
+    kept: int = 0  # marked before, with the same key and the same files
+    marked: int = 0
+    level: str = "none"
+    refused: list[str] = field(default_factory=list)
+    internal: list[str] = field(default_factory=list)
+    unmarked: int = 0  # exercises that no sandbox here was strong enough for
+    changes: list[Change] = field(default_factory=list)
+
+    @property
+    def exit_status(self) -> int:
+        """0: everything that can be marked is; 1: a fault of ours; 2: exercises wait for a sandbox."""
+        return 1 if self.internal else 2 if self.unmarked else 0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run: `only` names students or exercises, `again` marks anew what is already marked."""
+
+    roster: Path | None = None
+    secret: Path | None = None
+    due: str = ""
+    only: tuple[str, ...] = ()
+    jobs: int = 1
+    dry_run: bool = False
+    again: bool = False
+    allow_weaker: bool = False
+
+
+def grade(
+    submissions: str | Path,
+    keys: str | Path = "answer_keys",
+    out: str | Path = "graded",
+    options: Options | None = None,
+    *,
+    executor: Executor | None = None,
+    report: Report | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Grade a class into `out`; what was marked before with the same key and files is kept.
+
+    `executor` is anything with the interface of `concurrent.futures.Executor`; `progress(done, total, results)` is
+    called after each student. A kill at any moment loses at most the students in flight.
+    """
+    options = options or Options()
+    sources = tuple(map(read_key, find_keys(Path(keys))))
+    roster = read_roster(options.roster) if options.roster else Roster()
+    files, refusals = find_files(submissions, roster, [source.lesson for source in sources], options.due)
+    students, exercises = _wanted(options.only, files, sources)
+    summary = Summary(len(students), refused=[refusal.reason for refusal in refusals])
+    if options.dry_run:
+        return summary
+    _keep_out_of_sight(Path(keys), Path(out))
+    sandbox = _sandbox(report or find_sandbox(), options.allow_weaker)
+    settings = Settings(sources, read_secret(options.secret or Path(out, "secret.txt")), sandbox, exercises)
+    summary.level = sandbox.level if sandbox else "none"
+    with Store(Path(out)) as store:
+        why = _why(store.facts(), settings)
+        store.begin(_class(roster, files), refusals, _facts(settings))
+        if not options.only:
+            store.forget(files)
+        done = {} if options.again or exercises else store.finished()
+        with executor_for(options.jobs, executor) as pool:
+            todo = _todo(files, students, done, settings)
+            ahead = 0 if isinstance(pool, Here) else AHEAD * options.jobs
+            for fingerprint, student, results in _marked(todo, settings, pool, ahead):
+                if results is not None:
+                    _keep(store, summary, student, fingerprint, results, exercises, why)
+                summary.kept += results is None
+                if progress:
+                    progress(summary.kept + summary.marked, summary.students, results or ())
+        _count(store, summary)
+    return summary
+
+
+def _keep(
+    store: Store,
+    summary: Summary,
+    student: str,
+    fingerprint: str,
+    results: list[Result],
+    exercises: Sequence[str],
+    why: str,
+) -> None:
+    """Store one student's results, and note what changed."""
+    before = list(store.results(student))
+    if exercises:
+        results, fingerprint = _merged(before, results), ""
+    if any(result.verdict == "internal" for result in results):
+        fingerprint = ""
+        summary.internal.append(student)
+        kept = {result.lesson: result for result in before}  # a fault of ours takes no mark away
+        results = [
+            replace(result, marks=kept[result.lesson].marks)
+            if result.verdict == "internal" and result.lesson in kept
+            else result
+            for result in results
+        ]
+    store.save(student, fingerprint, results)
+    summary.marked += 1
+    summary.changes += changes(before, results, why) if before else ()
+
+
+def _merged(before: Sequence[Result], results: Sequence[Result]) -> list[Result]:
+    """Put newly marked exercises among the others of the same lesson."""
+    old = {result.lesson: result for result in before}
+    merged = []
+    for result in results:
+        new = {mark.exercise: mark for mark in result.marks}
+        was = old.pop(result.lesson, None)
+        kept = [new.pop(mark.exercise, mark) for mark in was.marks] if was else []
+        merged.append(replace(result, marks=(*kept, *new.values())))
+    return sorted([*merged, *old.values()], key=lambda result: result.lesson)
+
+
+def _count(store: Store, summary: Summary) -> None:
+    for result in store.results():
+        summary.unmarked += sum(mark.status == "unmarked" for mark in result.marks)
+        if result.verdict == "rejected":
+            summary.refused.append(result.reason)
+
+
+# What there is to do
+
+
+def _wanted(
+    only: Sequence[str], files: dict[str, list[Handed]], sources: Sequence[KeySource]
+) -> tuple[list[str], tuple[str, ...]]:
+    """Split `only` into students and exercises; a word that is neither is a mistake worth stopping for."""
+    known = {item.id for source in sources for item in run_key(source).items}
+    exercises = tuple(word for word in only if word in known)
+    students = [word for word in only if word in files]
+    strangers = sorted(set(only) - {*exercises, *students})
+    if strangers:
+        raise LabkitError(f"--only {strangers[0]!r} is neither a student who handed something in nor an exercise.")
+    return students or list(files), exercises
+
+
+def _todo(
+    files: dict[str, list[Handed]], students: Sequence[str], done: dict[str, str], settings: Settings
+) -> Iterator[tuple[str, Work | None]]:
+    """Read each student's files when their turn comes; None stands for work that is already done."""
+    made_with = json.dumps(_facts(settings), sort_keys=True)
+    for student in students:
+        work = Work(files[student][0].student, tuple(map(_file, files[student])))
+        parts = [made_with, repr(work.student), *(f"{file.attempt} {file.stem} {file.refusal}" for file in work.files)]
+        parts += [digest(file.data) for file in work.files]
+        fingerprint = hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+        yield fingerprint, (None if done.get(student) == fingerprint else work)
+
+
+def _file(handed: Handed) -> File:
+    try:
+        return File(handed.attempt, handed.stem, handed.bytes())
+    except Refused as refused:
+        return File(handed.attempt, handed.stem, refusal=handed.refuse(str(refused)).reason)
+
+
+def _class(roster: Roster, files: dict[str, list[Handed]]) -> list[Student]:
+    listed = {student.id for student in roster.students}
+    return [*roster.students, *(group[0].student for student, group in files.items() if student not in listed)]
+
+
+def _sandbox(report: Report, allow_weaker: bool) -> Any:
+    return report.sandbox if report.level == "A" or allow_weaker else None
+
+
+def _keep_out_of_sight(*private: Path) -> None:
+    """Refuse to grade where a worker could see the key: inside a folder it needs for Python or NumPy."""
+    for path in private:
+        for seen in visible_paths():
+            if path.resolve().is_relative_to(os.path.realpath(seen)):
+                raise LabkitError(f"{path} lies inside {seen}, which student code can read: move it elsewhere.")
+
+
+# What marks depend on
+
+
+def _facts(settings: Settings) -> dict[str, str]:
+    """Give what the marks of this run depend on, beside the submissions."""
+    return {
+        "lessons": json.dumps([key.lesson for key in settings.keys]),
+        "keys": digest("".join(key.digest for key in settings.keys).encode()),
+        "secret": digest(b"labkit" + settings.secret),
+        "level": settings.sandbox.level if settings.sandbox else "none",
+        "labkit": _own_digest(),
+    }
+
+
+def _why(before: dict[str, str], settings: Settings) -> str:
+    """Say what differs from the last run, in words for a table of changed marks."""
+    words = {"keys": "the key", "secret": "the secret", "level": "the sandbox", "labkit": "labkit itself"}
+    now = _facts(settings)
+    differing = [word for name, word in words.items() if before.get(name, now[name]) != now[name]]
+    return f"{' and '.join(differing)} changed" if differing else "marked again"
+
+
+@lru_cache
+def _own_digest() -> str:
+    """Hash the code and the feedback that marks depend on."""
+    root = Path(__file__).parents[1]
+    files = sorted({*root.glob("*.py"), *root.glob("grading/*.py"), *root.glob("feedback/*.json")})
+    return digest(b"".join(file.read_bytes() for file in files))
+
+
+# Executors
+
+
+class Here(Executor):
+    """Runs everything at once in this process."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call the function now."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def executor_for(jobs: int, executor: Executor | None = None) -> Iterator[Executor]:
+    """Give the executor to use: the one given, this process, or a pool of processes."""
+    if executor is not None or jobs <= 1:
+        yield executor or Here()
+        return
+    # Forked processes share the keys that have been run; forking happens here, before anything starts a thread.
+    fork = "fork" if "fork" in multiprocessing.get_all_start_methods() and os.name == "posix" else None
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context(fork)) as pool:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pool.submit(os.getpid).result()
+        yield pool
+
+
+def mark_with(settings: bytes, work: Work) -> list[Result]:
+    """Mark one student in whatever process this is; the settings are unpickled once in each."""
+    return mark_student(work, _settings(settings))
+
+
+@lru_cache(maxsize=4)
+def _settings(pickled: bytes) -> Settings:
+    settings = pickle.loads(pickled)  # our own, never anything a student made
+    assert isinstance(settings, Settings)
+    return settings
+
+
+def _marked(
+    todo: Iterable[tuple[str, Work | None]], settings: Settings, pool: Executor, ahead: int
+) -> Iterator[tuple[str, str, list[Result] | None]]:
+    """Send work out and give results back in order, never more than `ahead` students in flight."""
+    pickled = pickle.dumps(settings)
+    flying: deque[tuple[str, Work | None, Future[list[Result]] | None]] = deque()
+    for fingerprint, work in todo:
+        flying.append((fingerprint, work, pool.submit(mark_with, pickled, work) if work else None))
+        while len(flying) > ahead:
+            yield _landed(*flying.popleft())
+    while flying:
+        yield _landed(*flying.popleft())
+
+
+def _landed(
+    fingerprint: str, work: Work | None, future: Future[list[Result]] | None
+) -> tuple[str, str, list[Result] | None]:
+    if work is None or future is None:
+        return fingerprint, "", None
+    try:
+        return fingerprint, work.student.id, future.result()
+    except BrokenExecutor as error:
+        raise LabkitError("a marking process was ended from outside: run it again, what is done is kept.") from error
+    except Exception as error:
+        fault = Result(work.student, "", "internal", f"{type(error).__name__} while marking {work.student.id}")
+        return fingerprint, work.student.id, [fault]
