@@ -24,6 +24,7 @@ Package = dict[str, Any]  # one [[package]] table of uv.lock, or one entry of it
 ROOT = Path(__file__).resolve().parent.parent
 CONTENTS = ("start.py", "pyproject.toml", "uv.lock", "README.md", "LICENSE", "LICENSE-prose", "labkit", "notebooks")
 BUILD = ("hatchling", "editables")  # what pip needs to install labkit itself
+PATCHES = ("0", "99")  # the lock may differ between, say, 3.11.2 and 3.11.9: bring what either needs
 
 # name -> pip's platform tags (oldest systems that work) and what a marker sees there
 PLATFORMS: dict[str, tuple[list[str], dict[str, str]]] = {
@@ -53,10 +54,10 @@ def main(argv: list[str]) -> int:
     if target.exists() and any(target.iterdir()):
         print(f"labkit bundle: {target} is not empty", file=sys.stderr)
         return 1
-    versions = locked(tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"], options)
     copy_workbook(target)
-    print(f"Fetching {len(versions)} packages for {options.platform}, Python {options.python} ...", flush=True)
-    if status := fetch(versions, target / "wheels", options):
+    packages = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    print(f"Fetching the packages for {options.platform}, Python {options.python} ...", flush=True)
+    if status := fetch(packages, target / "wheels", options):
         return status
     print(f"Done. Copy {target} to the machine without a network and run `python3 start.py` there.")
     return 0
@@ -78,10 +79,10 @@ def this_platform() -> str:
     return {"win32": "windows", "darwin": "macos-arm"}.get(sys.platform, "linux")
 
 
-def locked(packages: list[Package], options: argparse.Namespace) -> dict[str, str]:
+def locked(packages: list[Package], platform: str, python: str, extras: list[str]) -> dict[str, str]:
     """Return name → version of everything labkit needs on the target, by following the lock from labkit outwards."""
-    target = {**PLATFORMS[options.platform][1], **python_names(options.python), "extra": ""}
-    todo: list[Package] = [{"name": "labkit", "extra": options.extra}]
+    target = {**PLATFORMS[platform][1], **python_names(python), "extra": ""}
+    todo: list[Package] = [{"name": "labkit", "extra": extras}]
     seen, versions = set(), {}
     while todo:
         entry = todo.pop()
@@ -108,17 +109,17 @@ def find(entry: Package, packages: list[Package], target: dict[str, str]) -> Pac
     """Return the locked package an entry means; a package locked in two versions says for which Pythons each is."""
     for package in packages:
         forks = package.get("resolution-markers", [None])
-        if package["name"] == entry["name"] and entry.get("version") in (None, package.get("version")):
-            if any(holds(fork, target) for fork in forks):
-                return package
+        same = package["name"] == entry["name"] and entry.get("version") in (None, package.get("version"))
+        if same and any(holds(fork, target) for fork in forks):
+            return package
     raise LookupError(f"uv.lock has no {entry['name']} for Python {target['python_version']}")
 
 
 def python_names(version: str) -> dict[str, str]:
-    """Return what markers see of a Python such as 3.12; the newest patch release is meant."""
+    """Return what markers see of a Python such as 3.12.1."""
     return {
-        "python_version": version,
-        "python_full_version": version + ".99",
+        "python_version": version.rpartition(".")[0],
+        "python_full_version": version,
         "implementation_name": "cpython",
         "platform_python_implementation": "CPython",
     }
@@ -134,15 +135,21 @@ def copy_workbook(target: Path) -> None:
             shutil.copy2(source, target)
 
 
-def fetch(versions: dict[str, str], folder: Path, options: argparse.Namespace) -> int:
-    """Download one wheel a package for the target, and what pip builds labkit with."""
+def fetch(packages: list[Package], folder: Path, options: argparse.Namespace) -> int:
+    """Download the wheels for every patch release of the target's Python, and what pip builds labkit with."""
     tags = [word for tag in PLATFORMS[options.platform][0] for word in ("--platform", tag)]
-    target = ["--only-binary=:all:", "--python-version", options.python, "--implementation", "cp", *tags]
-    pinned = [f"{name}=={version}" for name, version in sorted(versions.items())]
+    common = ["--disable-pip-version-check", "--quiet", "--dest", str(folder), "--only-binary=:all:", *tags]
+    done: set[str] = set()
     with pip() as command:
-        download = [*command, "download", "--disable-pip-version-check", "--quiet", "--dest", str(folder), *target]
-        runs = ([*download, "--no-deps", *pinned], [*download, *BUILD])
-        return next((status for run in runs if (status := subprocess.run(run, check=False).returncode)), 0)
+        for python in (f"{options.python}.{patch}" for patch in PATCHES):
+            versions = locked(packages, options.platform, python, options.extra)
+            pins = {f"{name}=={version}" for name, version in versions.items()} - done
+            for what in (["--no-deps", *sorted(pins)], BUILD):
+                run = [*command, "download", *common, "--python-version", python, "--implementation", "cp", *what]
+                if status := subprocess.run(run, check=False).returncode:
+                    return status
+            done |= pins
+    return 0
 
 
 @contextlib.contextmanager

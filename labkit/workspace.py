@@ -212,7 +212,8 @@ def launch(folder: Path, lesson: str, work: Path, options: argparse.Namespace) -
     print(f"Opening {lesson} from {folder}. Ctrl-C here stops the workbook; your answers are saved.", flush=True)
     if remote:
         print(tunnel(options.port or 8888), flush=True)
-    command = [sys.executable, "-m", "jupyterlab", lesson, f"--ServerApp.root_dir={folder}", "--log-level=WARN"]
+    command = [sys.executable, "-m", "jupyterlab", "--log-level=WARN", "--LabApp.extension_manager=readonly"]
+    command += [f"--ServerApp.root_dir={folder}", f"--LabApp.default_url=/lab/tree/{lesson}"]
     command += jupyter_options(options, browser=not remote, root=getattr(os, "geteuid", lambda: 1)() == 0)
     return become(command, folder, environment(work))
 
@@ -245,7 +246,7 @@ def tunnel(port: int) -> str:
     return (
         "You are connected by SSH. On your own computer run\n"
         f"    ssh -N -L {port}:localhost:{port} {user}@{host}\n"
-        "and open the address with /lab?token= that follows, in your own browser."
+        "and open the address with ?token= that follows, in your own browser."
     )
 
 

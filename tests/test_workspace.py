@@ -5,8 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,15 +224,21 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[str], 
     return launch
 
 
+def opened(command: list[str]) -> str:
+    (address,) = (word for word in command if word.startswith("--LabApp.default_url="))
+    return address.rpartition("/")[2]
+
+
 def test_opens_the_first_lesson_then_the_one_edited_last(place: Path, launched: Any) -> None:
     command, folder, _ = launched()
-    assert command[1:4] == ["-m", "jupyterlab", "00_start_here.ipynb"]
+    assert command[1:3] == ["-m", "jupyterlab"]
+    assert opened(command) == "00_start_here.ipynb"
     assert folder == place / "my_work"
     assert f"--ServerApp.root_dir={folder}" in command
     learner(place, "answer = 1/3")
     assert first_to_open(lesson_files(place / "notebooks"), folder) == "03_masks.ipynb"
-    assert launched()[0][3] == "03_masks.ipynb"
-    assert launched("0")[0][3] == "00_start_here.ipynb"
+    assert opened(launched()[0]) == "03_masks.ipynb"
+    assert opened(launched("0")[0]) == "00_start_here.ipynb"
 
 
 def test_options_reach_jupyterlab(place: Path, launched: Any) -> None:
@@ -268,7 +279,7 @@ def test_kernels_get_the_journal_beside_the_copies(place: Path, launched: Any, m
 def test_fresh_backs_up_and_opens_as_usual(place: Path, launched: Any, capsys: pytest.CaptureFixture[str]) -> None:
     launched()
     learner(place, "answer = 1/3")
-    assert launched("--fresh", "3")[0][3] == "00_start_here.ipynb"
+    assert opened(launched("--fresh", "3")[0]) == "00_start_here.ipynb"
     assert "backups" in capsys.readouterr().out
     assert workspace.main(["--fresh", "17"]) == 1
     assert "no lesson '17'; there are: 00_start_here, 03_masks" in capsys.readouterr().err
@@ -295,3 +306,36 @@ def test_every_setting_exists_in_jupyterlab() -> None:
         package, _, name = plugin.partition(":")
         known = json.loads((schemas / package / f"{name}.json").read_text())["properties"]
         assert set(chosen) <= set(known), plugin
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="only on systems with terminate signals")
+def test_a_real_server_asks_for_its_token_and_serves_the_copies(place: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "labkit.cli", "lab", "--no-browser", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        assert server.stdout is not None
+        try:
+            address = next(line.strip() for line in server.stdout if line.strip().startswith("http://127.0.0.1"))
+            page, token = re.fullmatch(r"(http://.*/lab/tree/00_start_here\.ipynb)\?token=(\w+)", address).groups()  # type: ignore[union-attr]
+            contents = page.replace("/lab/tree/", "/api/contents/")
+            assert status(contents) == 403
+            assert status(f"{contents}?token={token}") == 200
+            assert status(f"{page}?token={token}") == 200
+        finally:
+            server.terminate()
+
+
+def status(address: str) -> int:
+    """Ask a server that says its address a moment before it listens."""
+    for _ in range(100):
+        try:
+            with urllib.request.urlopen(address, timeout=30) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+        except urllib.error.URLError:
+            time.sleep(0.1)
+    raise TimeoutError(address)
