@@ -16,7 +16,6 @@ import numpy as np
 from labkit import answers, feedback, functions, journal, slips, steps
 from labkit.answers import UnreadableError
 from labkit.attention import Array
-from labkit.functions import Outcome
 from labkit.slips import Slip
 from labkit.steps import Case, Inputs, Task
 from labkit.verdict import Status, Verdict
@@ -121,7 +120,7 @@ class Exercise:
         task = self.inputs["task"]
         return task if isinstance(task, Task) else steps.TASKS[task]
 
-    def judge_results(self, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Verdict:
+    def judge_results(self, cases: Sequence[Case], outcomes: Sequence[functions.Outcome]) -> Verdict:
         """Judge a function by what its calls gave, wherever they ran: cases[i] gave outcomes[i]."""
         finding = functions.judge(self.task, cases, outcomes)
         return replace(self._verdict(finding.status, finding.message, finding.slip), case=finding.case)
@@ -230,7 +229,7 @@ def _places(differ: Array) -> str:
         return f"{_numbered('Entry', 'Entries', differ)}."
     if differ.ndim > 2:
         return f"{int(differ.sum())} of {differ.size} entries differ."
-    rows: Array = differ.any(axis=1)
+    rows = np.asarray(differ.any(axis=1))
     if rows.sum() > 1:
         return f"{_numbered('Row', 'Rows', rows)}."
     return f"Row {int(rows.argmax()) + 1}, {_numbered('entry', 'entries', differ[rows.argmax()])}."
@@ -323,7 +322,7 @@ def _judge_function(exercise: Exercise, answer: Any) -> Verdict:
     if not callable(answer):
         raise UnreadableError("give the function itself, its name without parentheses.")
     if functions.is_unwritten(answer):
-        return exercise.judge_results([], [Outcome(...)])
+        return exercise.judge_results([], [])
     cases = exercise.task.cases(random.Random(exercise.id))
     return exercise.judge_results(cases, functions.run(answer, exercise.task, cases))
 

@@ -14,6 +14,7 @@ import io
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ import numpy as np
 from labkit import answers, slips
 from labkit.answers import UnreadableError
 from labkit.attention import Array
-from labkit.errors import LabkitError
 from labkit.slips import Slip
 from labkit.steps import Case, Task
 from labkit.verdict import Status
@@ -123,13 +123,11 @@ def _stop(worker: threading.Thread) -> None:
 
 def judge(task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Finding:
     """Compare outcomes with the task's own computation: cases[i] gave outcomes[i]; a missing outcome never came."""
-    if outcomes and all(outcome.blank for outcome in outcomes):
-        return Finding("blank", "Write the body of the function and run its cell, then run this one.")
     outcomes = [*outcomes, *[Outcome(stopped=True)] * (len(cases) - len(outcomes))]
+    if all(outcome.blank for outcome in outcomes):  # also when nothing was called
+        return Finding("blank", "Write the body of the function and run its cell, then run this one.")
     runs = [Run(task, case, outcome) for case, outcome in zip(cases, outcomes, strict=True)]
     wrong = [run for run in runs if run.complaint]
-    if not runs:
-        raise LabkitError("no cases: a function is judged by what its calls gave.")
     if not wrong:
         return Finding("right", f"It agrees with the computation on all {len(runs)} cases.")
     smallest = min(wrong, key=lambda run: (run.case not in task.visible, len(repr(run.case))))
@@ -201,12 +199,19 @@ class Run:
 
 def slipping(task: Task) -> list[tuple[Slip, Callable[..., Any]]]:
     """List every slip that can happen in a task, each as the function that makes it on every case."""
+    tables: dict[str, dict[str, Any]] = {}
+
+    def making(id: str, *case: Any) -> Any:
+        if repr(case) not in tables:
+            tables[repr(case)] = _slip_values(task, list(case))
+        return np.asarray(tables[repr(case)].get(id, task.reference(*case))).tolist()
+
+    return [(slip, partial(making, slip.id)) for slip in _possible(task)]
+
+
+def _possible(task: Task) -> list[Slip]:
     found = {slip.id: slip for case in task.baits() for slip, _ in slips.values(task.step, task.given(case))}
-
-    def making(id: str) -> Callable[..., Any]:
-        return lambda *case: np.asarray(_slip_values(task, list(case)).get(id, task.reference(*case))).tolist()
-
-    return [(slip, making(id)) for id, slip in found.items()]
+    return list(found.values())
 
 
 def _slip_values(task: Task, case: Case) -> dict[str, Any]:
@@ -219,7 +224,7 @@ def _explaining(task: Task, runs: Sequence[Run]) -> Iterator[Slip]:
     every = list(zip(runs, tables, strict=True))
     for part in (every, [pair for pair in every if pair[0].is_finite]):
         if any(run.complaint for run, _ in part):
-            for slip, _ in slipping(task):
+            for slip in _possible(task):
                 if all(run.comes_from(table.get(slip.id, run.right)) for run, table in part):
                     yield slip
 

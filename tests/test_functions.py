@@ -1,0 +1,331 @@
+"""Functions learners write: run, timed, compared on shown and drawn cases, and traced to slips."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labkit import functions, steps
+from labkit.checks import Exercise
+from labkit.functions import Outcome, call, is_unwritten, judge, run
+from labkit.kill_matrix import survey
+from labkit.steps import TASKS, Task
+
+
+def judged(function: Any, task: str) -> functions.Finding:
+    cases = TASKS[task].cases(random.Random("tests"))
+    return judge(TASKS[task], cases, run(function, TASKS[task], cases, patience=0.3))
+
+
+# Right functions, however they are written --------------------------------------------------------------------
+
+
+def dot(a: Any, b: Any) -> Any:
+    total = 0
+    for x, y in zip(a, b, strict=True):
+        total += x * y
+    return total
+
+
+def matmul(A: Any, B: Any) -> Any:
+    return [[dot(row, column) for column in zip(*B, strict=True)] for row in A]
+
+
+def scores(queries: Any, keys: Any) -> Any:
+    return [[dot(q, k) / len(q) ** 0.5 for k in keys] for q in queries]
+
+
+def softmax(scores: Any, allowed: Any) -> Any:
+    rows = []
+    for row, mask in zip(scores, allowed, strict=True):
+        top = max(s for s, ok in zip(row, mask, strict=True) if ok)
+        parts = [math.exp(s - top) if ok else 0 for s, ok in zip(row, mask, strict=True)]
+        rows.append([part / sum(parts) for part in parts])
+    return rows
+
+
+def softmax_with_numpy(scores: Any, allowed: Any) -> Any:
+    masked = np.where(allowed, np.array(scores, dtype=float), -np.inf)
+    parts = np.exp(masked - masked.max(axis=1, keepdims=True))
+    return (parts / parts.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def attend(inputs: Any, W_Q: Any, W_K: Any, W_V: Any, allowed: Any) -> Any:
+    weights = softmax(scores(matmul(inputs, W_Q), matmul(inputs, W_K)), allowed)
+    return matmul(weights, matmul(inputs, W_V))
+
+
+def multi_head(inputs: Any, heads: Any, W_O: Any, allowed: Any) -> Any:
+    outputs = [attend(inputs, *head, allowed) for head in heads]
+    return matmul([[x for output in outputs for x in output[i]] for i in range(len(inputs))], W_O)
+
+
+RIGHT = {
+    "dot": [dot, np.dot],
+    "matmul": [matmul, lambda A, B: np.array(A) @ np.array(B)],
+    "transpose": [lambda A: list(zip(*A, strict=True)), np.transpose],
+    "normalise": [lambda row: [x / sum(row) for x in row]],
+    "scores": [scores],
+    "softmax_over_sources": [softmax, softmax_with_numpy],
+    "mix": [matmul],
+    "attend": [attend],
+    "causal": [lambda n: [[j <= i for j in range(n)] for i in range(n)], lambda n: np.tri(n), lambda n: np.tri(n) > 0],
+    "split_heads": [lambda rows, H: np.array(rows).reshape(len(rows), H, -1).swapaxes(0, 1)],
+    "multi_head": [multi_head],
+}
+
+
+@pytest.mark.parametrize(("task", "function"), [(task, one) for task, several in RIGHT.items() for one in several])
+def test_right_functions(task: str, function: Any) -> None:
+    finding = judged(function, task)
+    assert finding.status == "right", finding
+    assert finding.case == ""
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+def test_every_task_is_consistent(task: Task) -> None:
+    rng = random.Random(1)
+    for case in [*task.baits(), *(task.draw(rng) for _ in range(50))]:
+        assert len(case) == len(task.parameters)
+        assert np.isfinite(np.asarray(task.reference(*case), dtype=float)).all()
+        plain = task.reference(*case)
+        assert "array" not in repr(plain)
+    assert all(case in task.baits() for case in task.visible)
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+def test_cases_come_smallest_first_and_repeat_with_the_seed(task: Task) -> None:
+    one, two = (task.cases(random.Random("same")) for _ in range(2))
+    assert one == two
+    assert one != task.cases(random.Random("other"))
+    assert [steps._size(case) for case in one] == sorted(steps._size(case) for case in one)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_slip_of_a_task_is_caught_and_named(task: str) -> None:
+    kills = survey(Exercise(f"write-{task}", "function", {"task": task}))
+    assert any(kill.distinct for kill in kills)
+    assert [kill for kill in kills if kill.distinct and not (kill.rejected and kill.named)] == []
+
+
+def test_two_slips_at_once_are_still_named() -> None:
+    """No maximum subtracted *and* a blocked score of 0: the overflow must not hide the mask."""
+
+    def naive(scores: Any, allowed: Any) -> Any:
+        rows = []
+        for row, mask in zip(scores, allowed, strict=True):
+            parts = [math.exp(s) if ok else 1 for s, ok in zip(row, mask, strict=True)]
+            rows.append([part / sum(parts) for part in parts])
+        return rows
+
+    finding = judged(naive, "softmax_over_sources")
+    assert finding.slip is not None
+    assert finding.slip.id == "weights-blocked-score-zero"
+
+
+# What goes wrong ----------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_result_shows_a_case_of_the_lesson_with_given_and_expected() -> None:
+    finding = judged(lambda a, b: dot(a, b) + 1, "dot")
+    assert (finding.status, finding.slip) == ("wrong", None)
+    assert finding.message == "Its result differs from the computation."
+    assert finding.case == "dot(\n  a = [2],\n  b = [-3]\n)\ngave      -5\nexpected  -6"
+
+
+def test_a_case_is_drawn_when_the_shown_ones_are_right() -> None:
+    shown = [case[0] for case in TASKS["dot"].visible]
+    finding = judged(lambda a, b: dot(a, b) if a in shown else 99, "dot")
+    assert finding.status == "wrong"
+    assert "gave      99" in finding.case
+
+
+def test_the_message_holds_no_numbers_of_a_case() -> None:
+    finding = judged(lambda a, b: 12345.678, "dot")
+    assert "12345" not in finding.message
+    assert "12345.678" in finding.case
+
+
+@pytest.mark.parametrize(
+    ("function", "task", "message"),
+    [
+        (lambda a, b: None, "dot", "returns nothing (None)"),
+        (lambda a, b: 1 / 0, "dot", "stops with ZeroDivisionError: division by zero"),
+        (lambda a: 1, "dot", "stops with TypeError"),
+        (lambda a, b: "six", "dot", "cannot be read: your answer is the text 'six'"),
+        (lambda a, b: True, "dot", "a boolean is not a number"),
+        (lambda A: zip(*A, strict=True), "transpose", "wrap it in list(...)"),
+        (lambda a, b: [a, b], "dot", "has shape (2, 1), expected is ()"),
+        (lambda n: [[2.0]], "causal", "True and False only"),
+    ],
+)
+def test_what_is_said(function: Any, task: str, message: str) -> None:
+    finding = judged(function, task)
+    assert finding.status == "wrong"
+    assert message in finding.message
+
+
+def test_a_changed_input_is_seen_although_the_result_is_right() -> None:
+    def greedy(row: list[float]) -> list[float]:
+        total = sum(row)
+        for i, x in enumerate(row):
+            row[i] = x / total
+        return row
+
+    finding = judged(greedy, "normalise")
+    assert finding.status == "wrong"
+    assert finding.message == "It changes its argument `row`: work on a copy, or build a new list."
+
+
+def test_the_tasks_own_cases_survive_a_function_that_changes_them() -> None:
+    before = repr(TASKS["dot"].baits())
+    judged(lambda a, b: a.clear() or b.clear(), "dot")
+    assert repr(TASKS["dot"].baits()) == before
+
+
+def test_a_leak_below_every_tolerance_is_seen() -> None:
+    def leaky(scores: Any, allowed: Any) -> Any:
+        return [[w or 1e-12 for w in row] for row in softmax(scores, allowed)]
+
+    finding = judged(leaky, "softmax_over_sources")
+    assert finding.message == "A blocked source has weight: it must be exactly 0."
+
+
+def test_an_endless_loop_is_stopped_and_leaves_no_thread_behind() -> None:
+    def endless(a: Any, b: Any) -> Any:
+        while True:
+            pass
+
+    before, started = threading.active_count(), time.monotonic()
+    finding = judged(endless, "dot")
+    assert time.monotonic() - started < 3
+    assert "still running" in finding.message
+    assert "gave      no result in time" in finding.case
+    assert threading.active_count() == before
+
+
+def test_a_loop_that_catches_every_exception_is_stopped_too() -> None:
+    def stubborn(a: Any, b: Any) -> Any:
+        while True:
+            try:
+                while True:
+                    pass
+            except Exception:
+                continue
+
+    assert call(stubborn, TASKS["dot"], [[1], [2]], patience=0.2).stopped
+
+
+def test_a_sleeper_is_left_behind_and_its_late_answer_ignored() -> None:
+    outcome = call(lambda a, b: time.sleep(0.6), TASKS["dot"], [[1], [2]], patience=0.05)
+    assert outcome == Outcome(stopped=True)
+    time.sleep(0.6)  # its stop request arrives when it wakes
+    assert outcome == Outcome(stopped=True)
+
+
+def test_interrupting_the_kernel_stops_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = []
+    monkeypatch.setattr(threading.Thread, "join", _interrupted)
+    monkeypatch.setattr(functions, "_stop", stopped.append)
+    with pytest.raises(KeyboardInterrupt):
+        call(dot, TASKS["dot"], [[1], [2]])
+    assert len(stopped) == 1
+
+
+def _interrupted(self: threading.Thread, timeout: float | None = None) -> None:
+    raise KeyboardInterrupt
+
+
+def test_exit_and_recursion_do_not_end_the_kernel() -> None:
+    def leave(a: Any, b: Any) -> Any:
+        raise SystemExit
+
+    def deep(a: Any, b: Any) -> Any:
+        return deep(a, b)
+
+    assert call(leave, TASKS["dot"], [[1], [2]]) == Outcome(error="SystemExit")
+    assert call(deep, TASKS["dot"], [[1], [2]]).error.startswith("RecursionError")
+
+
+def test_what_it_prints_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    def chatty(a: Any, b: Any) -> Any:
+        print("here I am")
+        return dot(a, b)
+
+    assert judged(chatty, "dot").status == "right"
+    assert capsys.readouterr().out == ""
+
+
+# Blank --------------------------------------------------------------------------------------------------------
+
+
+def test_unwritten_bodies() -> None:
+    def dots(a: Any) -> Any: ...
+
+    def documented(a: Any) -> Any:
+        """Return it."""
+
+    def passing(a: Any) -> Any:
+        pass
+
+    def returning(a: Any) -> Any:
+        return ...
+
+    def written(a: Any) -> Any:
+        b = a
+        del b
+
+    def constant(a: Any) -> Any:
+        return 0
+
+    assert all(map(is_unwritten, (dots, documented, passing, returning)))
+    assert not any(map(is_unwritten, (written, constant, len, np.dot)))
+
+
+def test_blank_outcomes() -> None:
+    task, cases = TASKS["dot"], [[[1], [2]], [[3], [4]]]
+    assert judge(task, [], []).status == "blank"
+    assert judge(task, cases, [Outcome(...), Outcome(...)]).status == "blank"
+    assert judge(task, cases, [Outcome(error="NotImplementedError: later")] * 2).status == "blank"
+    assert judge(task, cases, [Outcome(...), Outcome(12)]).status == "wrong"
+
+
+# From another process ----------------------------------------------------------------------------------------
+
+
+def test_missing_outcomes_are_never_right() -> None:
+    task, cases = TASKS["dot"], [[[1], [2]], [[3], [4]]]
+    assert judge(task, cases, [Outcome(2), Outcome(12)]).status == "right"
+    assert judge(task, cases, [Outcome(2)]).status == "wrong"
+    assert judge(task, cases, []).status == "wrong"
+    with pytest.raises(ValueError, match="zip"):
+        judge(task, cases, [Outcome(2)] * 3)
+
+
+def test_results_can_be_judged_as_plain_data() -> None:
+    exercise = Exercise("x", "function", {"task": "dot"})
+    cases = exercise.task.cases(random.Random(3))
+    outcomes = [Outcome(exercise.task.reference(*case)) for case in cases]
+    assert exercise.judge_results(cases, outcomes).status == "right"
+    outcomes[-1] = Outcome(error="MemoryError")
+    verdict = exercise.judge_results(cases, outcomes)
+    assert (verdict.status, verdict.fraction) == ("wrong", 0)
+    assert "MemoryError" in verdict.case
+
+
+def test_a_task_of_ones_own() -> None:
+    task = Task("twice", "dot", ("a", "b"), ([[1], [2]],), (), lambda rng: [[rng.randint(1, 9)], [2]])
+    assert Exercise("x", "function", {"task": task}).judge(dot).status == "right"
+
+
+def test_long_cases_are_cut() -> None:
+    task = Task("long", "dot", ("a", "b"), ([[1] * 1000, [1] * 1000],), (), lambda rng: [[1], [1]])
+    finding = judge(task, list(task.visible), [Outcome(7)])
+    assert len(finding.case) < 1000
+    assert "…" in finding.case
