@@ -26,9 +26,9 @@ class TwoHeads(Panel):
     allowed = Numbers(dtype=bool)  # (n, m)
     values = Numbers()  # (H, m, d_v)
     inputs = traitlets.Any(None, allow_none=True).tag(sync=True)  # (n, d_model) as lists, or None
-    weights = Numbers()
-    output = Numbers()  # (H, n, d_v)
-    update = Numbers()  # (n, d_model)
+    weights = Numbers(undefined=True)
+    output = Numbers(undefined=True)  # (H, n, d_v)
+    update = Numbers(undefined=True)  # (n, d_model)
     result = traitlets.Any(None, allow_none=True)  # inputs + update, or None
     row = traitlets.Int(0).tag(sync=True)
     destinations = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -43,7 +43,7 @@ class SoftmaxRow(Panel):
     moves = ("scores", "allowed")
     scores = Numbers()
     allowed = Numbers(dtype=bool)
-    weights = Numbers()
+    weights = Numbers(undefined=True)
     score_range = traitlets.List(traitlets.Float()).tag(sync=True)
 
     def derive(self) -> Mapping[str, ArrayLike]:
@@ -97,8 +97,8 @@ class ScoresAndValues(Panel):
     scores = Numbers()
     allowed = Numbers(dtype=bool)
     values = Numbers()
-    weights = Numbers()
-    output = Numbers()
+    weights = Numbers(undefined=True)
+    output = Numbers(undefined=True)
     row = traitlets.Int(0).tag(sync=True)
     destinations = traitlets.List(traitlets.Unicode()).tag(sync=True)
     score_range = traitlets.List(traitlets.Float()).tag(sync=True)
@@ -199,7 +199,7 @@ class MaskBuilder(Panel):
     form = traitlets.Enum(("allowed", "blocked", "additive"), "allowed").tag(sync=True)
     destinations = traitlets.List(traitlets.Unicode()).tag(sync=True)
     allowed = Numbers(dtype=bool)
-    weights = Numbers()
+    weights = Numbers(undefined=True)
 
     def derive(self) -> Mapping[str, ArrayLike]:
         """Combine the rules, then compute the weights; NaN in rows where nothing is allowed."""

@@ -68,8 +68,12 @@ const vector = (numbers) => (numbers ? `(${numbers.map(brief).join(", ")})` : "u
 const sub = (i) => String(i + 1).replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]);
 const list = (names) => names.join(", ");
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
-const same = (a, b) =>
-  Array.isArray(a) && Array.isArray(b) ? a.length === b.length && a.every((x, i) => same(x, b[i])) : a === b || Math.abs(a - b) < 1e-12;
+
+/** Equal numbers, texts or nested lists; null (0/0) is the same as null only. */
+function same(a, b) {
+  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((x, i) => same(x, b[i]));
+  return a === b || (typeof a === "number" && typeof b === "number" && Math.abs(a - b) < 1e-12);
+}
 
 // ── DOM helpers ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -32,18 +32,19 @@ class Numbers(traitlets.TraitType[Any, Any]):
 
     info_text = "an array of numbers"
 
-    def __init__(self, dtype: type = float, **metadata: Any) -> None:
-        super().__init__(**metadata)
-        self.dtype = dtype
+    def __init__(self, dtype: type = float, undefined: bool = False) -> None:
+        """Hold `dtype`; entries may be NaN only where a result can be `undefined` (0/0)."""
+        super().__init__()
+        self.dtype, self.undefined = dtype, undefined
         self.tag(sync=True, to_json=lambda value, _: to_json(value), from_json=lambda value, _: value)
 
     def validate(self, obj: Any, value: Any) -> Array:
-        """Copy into a read-only array of finite numbers (or truth values) of the shape it had before."""
-        array = np.array(value, dtype=None if self.dtype is bool else self.dtype)
+        """Copy into a read-only array, of the shape it had before."""
+        array: Array = np.array(value, dtype=None if self.dtype is bool else self.dtype)
         if self.dtype is bool and array.dtype != bool:
-            raise LabkitError(
-                f"{self.name} has dtype {array.dtype}; it must be boolean, True where reading is permitted."
-            )
+            raise LabkitError(f"{self.name} has dtype {array.dtype}; it must be boolean, True where permitted.")
+        if not self.undefined and not np.isfinite(array).all():
+            raise LabkitError(f"{self.name} holds NaN or infinity: to block a source, set `allowed`.")
         old = obj._trait_values.get(self.name)
         if old is not None and old.shape != array.shape:
             raise ShapeError(f"{self.name} was {old.shape} and would become {array.shape}: make a new panel for it.")
@@ -52,9 +53,8 @@ class Numbers(traitlets.TraitType[Any, Any]):
 
     def set(self, obj: Any, value: Any) -> None:
         """Notify only when an entry really changed."""
-        old = obj._trait_values.get(self.name)
-        new = self._validate(obj, value)
-        if old is None or not np.array_equal(old, new, equal_nan=self.dtype is not bool):
+        old, new = obj._trait_values.get(self.name), self.validate(obj, value)
+        if old is None or not np.array_equal(old, new, equal_nan=self.undefined):
             super().set(obj, new)
 
 
@@ -73,7 +73,7 @@ def finite(array: ArrayLike, name: str, ndim: int) -> Array:
     if numbers.ndim != ndim:
         raise ShapeError(f"{name} {numbers.shape} has {numbers.ndim} axes; a panel shows {ndim} here.")
     if not np.isfinite(numbers).all():
-        raise LabkitError(f"{name} holds NaN or infinity: block a source with `allowed` instead of a score of -inf.")
+        raise LabkitError(f"{name} holds NaN or infinity: to block a source, set `allowed` instead of a score of -inf.")
     return numbers
 
 

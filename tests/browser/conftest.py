@@ -1,195 +1,53 @@
-"""A real JupyterLab in a real browser: one server for the session, a fresh page for each test.
-
-`lab.write("name", cells)` makes a notebook, `lab.open("name")` opens it and `Notebook` drives it. Notebooks and their
-journal live in a temporary folder. Nothing is downloaded: the browser is the system's Chromium.
-"""
+"""Fixtures for tests in a real browser: one Chromium and one JupyterLab for the session, a fresh page for each test."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import socket
 import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.browser.lab import CHROMIUM, Lab, chromium, jupyterlab
 from tests.conftest import require
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-CHROMIUM_FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync"
-).split()
-LAB_FLAGS = (
-    "--no-browser --allow-root --ip=127.0.0.1 --IdentityProvider.token= --ServerApp.password= "
-    "--ServerApp.disable_check_xsrf=True --LabApp.expose_app_in_browser=True --LabApp.news_url= "
-    "--ServerApp.terminals_enabled=False --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"
-).split()
-READY = """() => { const panel = window.jupyterapp?.shell?.currentWidget;
-  return panel?.sessionContext?.session?.kernel?.status === 'idle' && panel.content?.widgets?.length > 0; }"""
-RUN = """async (code) => {
-  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
-  let text = '';
-  const future = kernel.requestExecute({ code, store_history: false });
-  future.onIOPub = ({ header, content }) => {
-    if (header.msg_type === 'stream') text += content.text;
-    if (header.msg_type === 'error') text += content.traceback.join('\\n');
-  };
-  await future.done;
-  return text;
-}"""
-
-
-@dataclass
-class Notebook:
-    """One notebook in the browser, with everything that went wrong on its page."""
-
-    page: Any
-    errors: list[str] = field(default_factory=list)
-
-    def command(self, name: str) -> None:
-        """Run one of JupyterLab's own commands."""
-        self.page.evaluate("name => window.jupyterapp.commands.execute(name)", name)
-
-    def run_all(self) -> None:
-        """Run every cell and wait until the kernel rests."""
-        self.command("notebook:run-all-cells")
-        self.rest()
-
-    def rest(self) -> None:
-        """Wait until no cell is waiting or running."""
-        self.page.wait_for_function(
-            "() => !document.querySelector('.jp-Notebook .jp-InputPrompt')?.textContent.includes('*') && "
-            "![...document.querySelectorAll('.jp-InputPrompt')].some(p => p.textContent.includes('*'))"
-        )
-        self.page.wait_for_function(READY)
-
-    def restart_and_run_all(self) -> None:
-        """Restart the kernel without the question whether to, then run every cell."""
-        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
-        self.page.wait_for_function(READY)
-        self.run_all()
-
-    def kernel(self, code: str) -> str:
-        """Run code beside the notebook and return what it printed."""
-        return str(self.page.evaluate(RUN, code))
-
-    def value(self, expression: str) -> Any:
-        """Return the value of an expression in the kernel, by way of JSON."""
-        return json.loads(self.kernel(f"import json, numpy as np\nprint(json.dumps({expression}))"))
-
-    def trait(self, expression: str) -> Any:
-        """Return an array in the kernel as nested lists."""
-        return self.value(f"np.asarray({expression}).tolist()")
-
-
-@dataclass
-class Lab:
-    """A running JupyterLab and the browser that visits it."""
-
-    url: str
-    root: Path
-    browser: Any
-    opened: list[Any] = field(default_factory=list)
-
-    def write(self, name: str, cells: Sequence[str]) -> None:
-        """Write a notebook of code cells."""
-        notebook = {
-            "nbformat": 4,
-            "nbformat_minor": 5,
-            "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
-            "cells": [
-                {"cell_type": "code", "id": f"cell-{i}", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
-                for i, source in enumerate(cells)
-            ],
-        }
-        (self.root / f"{name}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-
-    def open(self, name: str, *, width: int = 1400, height: int = 1000, **context: Any) -> Notebook:
-        """Open a notebook of the root folder in a page of its own and wait for its kernel."""
-        visit = self.browser.new_context(viewport={"width": width, "height": height}, **context)
-        self.opened.append(visit)
-        page = visit.new_page()
-        page.set_default_timeout(60_000)
-        notebook = Notebook(page)
-        page.on("pageerror", lambda error: notebook.errors.append(str(error)))
-        page.on("console", lambda message: message.type == "error" and notebook.errors.append(message.text))
-        page.goto(f"{self.url}/lab/tree/{name}.ipynb?reset", wait_until="domcontentloaded")
-        page.wait_for_function(READY)
-        page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
-        return notebook
-
-    def close_pages(self) -> None:
-        """Stop the kernels and close the pages of a test."""
-        for session in json.loads(urllib.request.urlopen(f"{self.url}/api/sessions").read()):
-            request = urllib.request.Request(f"{self.url}/api/sessions/{session['id']}", method="DELETE")
-            urllib.request.urlopen(request).close()
-        while self.opened:
-            self.opened.pop().close()
+AXE = "axe-core@4.14.1"
+CACHE = Path(__file__).parents[2] / ".cache"  # ignored by git
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """The system's Chromium, headless."""
+    """Give the system's Chromium, headless."""
     require("chromium", CHROMIUM)
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        running = driver.chromium.launch(
-            executable_path=CHROMIUM, headless=False, ignore_default_args=["--enable-automation"], args=CHROMIUM_FLAGS
-        )
+    pytest.importorskip("playwright")
+    with chromium() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture(scope="session")
 def lab_server(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A JupyterLab of its own: no settings, no data and no journal of whoever runs the tests."""
-    root, own = tmp_path_factory.mktemp("notebooks"), tmp_path_factory.mktemp("jupyter")
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("LABKIT", "JUPYTER", "NBGRADER"))}
-    env |= {f"JUPYTER_{kind}_DIR": str(own / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
-    env |= {"JUPYTERLAB_WORKSPACES_DIR": str(own / "workspaces"), "JUPYTERLAB_SETTINGS_DIR": str(own / "settings")}
-    port = free_port()
-    with open(own / "log", "wb") as log:
-        command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={root}", *LAB_FLAGS]
-        server = subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd=root)
-        try:
-            url = f"http://127.0.0.1:{port}"
-            wait_for(lambda: urllib.request.urlopen(f"{url}/api/status", timeout=1).close())
-            yield Lab(url, root, browser)
-        finally:
-            server.terminate()
-            server.wait(20)
+    """Give the session's JupyterLab."""
+    with jupyterlab(browser, tmp_path_factory.mktemp("lab")) as served:
+        yield served
 
 
 @pytest.fixture
 def lab(lab_server: Lab) -> Iterator[Lab]:
-    """The session's JupyterLab, without pages and kernels of other tests."""
+    """Give the session's JupyterLab, and afterwards close this test's pages and kernels."""
     yield lab_server
     lab_server.close_pages()
 
 
-def free_port() -> int:
-    """Ask the system for a port nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for(attempt: Callable[[], None], seconds: float = 60) -> None:
-    """Repeat until it raises no OSError any more."""
-    give_up = time.monotonic() + seconds
-    while True:
-        try:
-            return attempt()
-        except OSError:
-            if time.monotonic() > give_up:
-                raise
-            time.sleep(0.1)
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """Give the source of axe-core, from npm, fetched once into `.cache`."""
+    script = CACHE / AXE / "package" / "axe.min.js"
+    if not script.exists() and shutil.which("npm"):
+        script.parents[1].mkdir(parents=True, exist_ok=True)
+        command = f"npm pack --silent {AXE} && tar xzf axe-core-*.tgz"
+        subprocess.run(command, shell=True, cwd=script.parents[1], timeout=120, check=False, env=os.environ)
+    require("axe-core (npm)", script.exists())
+    return script.read_text(encoding="utf-8")

@@ -1,0 +1,209 @@
+"""A JupyterLab of one's own and the system's Chromium that visits it, for tests and benchmarks.
+
+`lab.write("name", cells)` makes a notebook, `lab.open("name")` opens it and `Notebook` drives it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM_FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+LAB_FLAGS = [
+    "--no-browser",
+    "--allow-root",
+    "--ip=127.0.0.1",
+    "--IdentityProvider.token=",
+    "--ServerApp.password=",
+    "--ServerApp.disable_check_xsrf=True",
+    "--ServerApp.terminals_enabled=False",
+    "--LabApp.expose_app_in_browser=True",
+    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+]
+QUIET = {"fetchNews": "false", "checkForUpdates": False}  # no question about news over the page
+EMPTY: dict[str, Any] = {"metadata": {}, "outputs": [], "execution_count": None}
+READY = """() => { const panel = window.jupyterapp?.shell?.currentWidget;
+  return panel?.sessionContext?.session?.kernel?.status === 'idle' && panel.content?.widgets?.length > 0; }"""
+RUN = """async (code) => {
+  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  let text = '';
+  const future = kernel.requestExecute({ code, store_history: false });
+  future.onIOPub = ({ header, content }) => {
+    if (header.msg_type === 'stream') text += content.text;
+    if (header.msg_type === 'error') text += content.traceback.join('\\n');
+  };
+  await future.done;
+  return text;
+}"""
+
+
+@dataclass
+class Notebook:
+    """One notebook in the browser, with everything that went wrong on its page."""
+
+    page: Any
+    errors: list[str] = field(default_factory=list)
+
+    def command(self, name: str) -> None:
+        """Run one of JupyterLab's own commands."""
+        self.page.evaluate("name => window.jupyterapp.commands.execute(name)", name)
+
+    def run_all(self) -> None:
+        """Run every cell and wait until the kernel rests."""
+        self.command("notebook:run-all-cells")
+        self.rest()
+
+    def rest(self) -> None:
+        """Wait until no cell is waiting or running."""
+        self.page.wait_for_function(
+            "() => !document.querySelector('.jp-Notebook .jp-InputPrompt')?.textContent.includes('*') && "
+            "![...document.querySelectorAll('.jp-InputPrompt')].some(p => p.textContent.includes('*'))"
+        )
+        self.page.wait_for_function(READY)
+
+    def restart_and_run_all(self) -> None:
+        """Restart the kernel without the question whether to, then run every cell."""
+        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
+        self.page.wait_for_function(READY)
+        self.run_all()
+
+    def kernel(self, code: str) -> str:
+        """Run code beside the notebook and return what it printed."""
+        return str(self.page.evaluate(RUN, code))
+
+    def value(self, expression: str) -> Any:
+        """Return the value of an expression in the kernel, by way of JSON."""
+        return json.loads(self.kernel(f"import json, numpy as np\nprint(json.dumps({expression}))"))
+
+    def trait(self, expression: str) -> Any:
+        """Return an array in the kernel as nested lists."""
+        return self.value(f"np.asarray({expression}).tolist()")
+
+
+@dataclass
+class Lab:
+    """A running JupyterLab and the browser that visits it."""
+
+    url: str
+    root: Path
+    browser: Any
+    opened: list[Any] = field(default_factory=list)
+
+    def write(self, name: str, cells: Sequence[str]) -> None:
+        """Write a notebook of code cells."""
+        notebook = {
+            "nbformat": 4,
+            "nbformat_minor": 5,
+            "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+            "cells": [
+                {
+                    "cell_type": "code",
+                    "id": f"cell-{i}",
+                    "metadata": {},
+                    "source": source,
+                    "outputs": [],
+                    "execution_count": None,
+                }
+                for i, source in enumerate(cells)
+            ],
+        }
+        (self.root / f"{name}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+
+    def open(self, name: str, *, width: int = 1400, height: int = 1000, **context: Any) -> Notebook:
+        """Open a notebook of the root folder in a page of its own and wait for its kernel."""
+        visit = self.browser.new_context(viewport={"width": width, "height": height}, **context)
+        self.opened.append(visit)
+        page = visit.new_page()
+        page.set_default_timeout(60_000)
+        notebook = Notebook(page)
+        page.on("pageerror", lambda error: notebook.errors.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and notebook.errors.append(message.text))
+        page.goto(f"{self.url}/lab/tree/{name}.ipynb?reset", wait_until="domcontentloaded")
+        page.wait_for_function(READY)
+        page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+        return notebook
+
+    def close_pages(self) -> None:
+        """Stop the kernels and close the pages of a test."""
+        for session in json.loads(urllib.request.urlopen(f"{self.url}/api/sessions").read()):
+            request = urllib.request.Request(f"{self.url}/api/sessions/{session['id']}", method="DELETE")
+            urllib.request.urlopen(request).close()
+        while self.opened:
+            self.opened.pop().close()
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """Run the system's Chromium; Playwright must not bring a browser of its own."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        running = driver.chromium.launch(
+            executable_path=CHROMIUM, headless=False, ignore_default_args=["--enable-automation"], args=CHROMIUM_FLAGS
+        )
+        yield running
+        running.close()
+
+
+@contextmanager
+def jupyterlab(browser: Any, folder: Path) -> Iterator[Lab]:
+    """Serve `folder/notebooks` without settings, data or journal of whoever runs this."""
+    root, own = folder / "notebooks", folder / "jupyter"
+    quiet = own / "settings" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    for place in (root, quiet.parent):
+        place.mkdir(parents=True)
+    quiet.write_text(json.dumps(QUIET), encoding="utf-8")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("LABKIT", "JUPYTER", "NBGRADER"))}
+    env |= {f"JUPYTER_{kind}_DIR": str(own / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    env |= {"JUPYTERLAB_WORKSPACES_DIR": str(own / "workspaces"), "JUPYTERLAB_SETTINGS_DIR": str(own / "settings")}
+    port = free_port()
+    command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={root}", *LAB_FLAGS]
+    with open(own / "log", "wb") as log:
+        server = subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd=root)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait_for(lambda: urllib.request.urlopen(f"{url}/api/status", timeout=1).close())
+        yield Lab(url, root, browser)
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def free_port() -> int:
+    """Ask the system for a port nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(attempt: Callable[[], None], seconds: float = 60) -> None:
+    """Repeat until it raises no OSError any more."""
+    give_up = time.monotonic() + seconds
+    while True:
+        try:
+            return attempt()
+        except OSError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.1)
