@@ -265,6 +265,17 @@ def test_an_id_used_twice_is_refused_within_and_across_lessons(tmp_path: Path) -
     assert "'small-row' is already used in 02_other.md" in refused(tmp_path, LESSON)[0]
 
 
+def test_a_check_must_not_depend_on_names_that_change_later(tmp_path: Path) -> None:
+    late = LESSON.replace('options="ABC")', 'options="ABC", outcome=lambda: letter)').replace(
+        '"A"\n', '"A"\nletter = "A"\n'
+    )
+    lesson(tmp_path, late)
+    assert build.make(tmp_path, ["03"])
+    for change in ('letter = "B"', "del letter"):
+        found = refused(tmp_path, f"{late}\n```{{code-cell}} python\n{change}\n```\n")
+        assert "small-choice: its check gives another result after the lesson's end" in found[0]
+
+
 LEAKS = [
     ("Hello.", "The answer is `row = [1/3,2/3, 0]`.", "the answer `row = [1 / 3, 2 / 3, 0]` stands"),
     ("Hello.", "Weights 0.33, 0.67 and 0.", "the answer's numbers are shown"),

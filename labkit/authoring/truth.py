@@ -42,8 +42,18 @@ def _answer_problems(exercise: Exercise, made: list[Any]) -> Iterator[str]:
     record = made[0]
     if record.verdict.status not in SETTLED:
         yield f"the answer written here and the computed truth disagree: {record.verdict}"
-        return
-    yield from _slip_problems(exercise, record.exercise)
+    elif not _still_so(record):
+        yield "its check gives another result after the lesson's end: it uses a name that a later cell reassigns"
+    else:
+        yield from _slip_problems(exercise, record.exercise)
+
+
+def _still_so(record: Any) -> bool:
+    """Judge once more after the last cell, as grading does; a lambda in a check sees the names of that moment."""
+    try:
+        return bool(record.exercise.judge(record.answer).status == record.verdict.status)
+    except Exception:
+        return False
 
 
 def _slip_problems(exercise: Exercise, asked: Any) -> Iterator[str]:
