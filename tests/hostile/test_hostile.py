@@ -64,14 +64,14 @@ def run(submissions: Path, out: Path, report: Report, jobs: int = 1) -> Graded:
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory, sandbox: Report) -> Iterator[Graded]:
+def graded(tmp_path_factory: pytest.TempPathFactory, sandbox: Report) -> Graded:
     """Grade all notebooks as one class: whatever one of them does, the others must not notice."""
     folder = tmp_path_factory.mktemp("class")
     for name in NOTEBOOKS:
         place = folder / Path(name).stem
         place.mkdir()
         (place / "lab06.ipynb").write_bytes(adapted((FILES / name).read_bytes()))
-    yield run(folder, tmp_path_factory.mktemp("graded"), sandbox, jobs=2)
+    return run(folder, tmp_path_factory.mktemp("graded"), sandbox, jobs=2)
 
 
 def adapted(data: bytes) -> bytes:
@@ -94,7 +94,8 @@ def test_notebook(graded: Graded, name: str) -> None:
     assert entry["verdict"] in ("any", result.verdict), result.reason
     assert result.verdict != "internal"
     if result.verdict == "rejected":
-        assert result.reason.startswith(Path(name).stem) and result.reason.count("\n") == 0
+        assert result.reason.startswith(Path(name).stem)
+        assert result.reason.count("\n") == 0
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,8 @@ def test_archive(name: str, tmp_path: Path, sandbox: Report) -> None:
     for result in made.results.values():
         assert entry["min_score"] * 5 <= result.points <= entry["max_score"] * 5
     if entry["verdict"] == "rejected":
-        assert made.summary.refused and not any(result.points for result in made.results.values())
+        assert made.summary.refused
+        assert not any(result.points for result in made.results.values())
     assert all(reason.count("\n") == 0 and name in reason for reason in made.summary.refused)
     CASES.get(name, lambda _: None)(made)
 
