@@ -80,6 +80,12 @@ def read_numbers(answer: Any) -> Array:
     return np.array([_number(leaf, place) for place, leaf in leaves(answer)], dtype=np.float64).reshape(shape)
 
 
+def floats_only(answer: Any) -> Array:
+    """Read the floats of an answer and 0 for everything else, to find out whether they are finite."""
+    numbers = [float(leaf) if isinstance(leaf, (float, np.floating)) else 0.0 for _, leaf in leaves(answer)]
+    return np.array(numbers).reshape(shape_of(answer))
+
+
 def read_booleans(answer: Any) -> Array:
     """Read a mask: booleans, or the numbers 0 and 1 where the question itself says what True means."""
     answer = _plain(answer)

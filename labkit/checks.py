@@ -177,19 +177,38 @@ def _takes_one_argument(function: Any) -> bool:
 
 def _judge_numbers(exercise: Exercise, answer: Any) -> Verdict:
     truth = np.asarray(exercise.truth())
-    given = (answers.read_booleans if truth.dtype == bool else answers.read_numbers)(answer).astype(float)
     expected = truth.astype(float)
+    given = _read(answer, expected, truth.dtype == bool)
     if answers.same(given, expected):
         return exercise._right()
     found = [slip for slip, wrong in exercise.slips() if _slip_gives(wrong, given, expected)]
     if found:
         return exercise._slipped(found)
-    if given.shape != expected.shape:
-        raise UnreadableError(f"the shape is {given.shape}; expected is {_shape_in_words(expected.shape)}.")
-    if np.isfinite(expected).all() and not np.isfinite(given).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(given))[0])
-        raise UnreadableError(f"{answers.where(place)} is {given[place]}: it must be a finite number.")
+    _refuse_shape(given.shape, expected)
+    _refuse_infinite(given, expected)
     return exercise._verdict("wrong", _what_differs(exercise, given, expected))
+
+
+def _read(answer: Any, expected: Array, booleans: bool) -> Array:
+    """Read an answer; of several reasons against it the shape comes first, then what is not finite, then types."""
+    try:
+        return (answers.read_booleans if booleans else answers.read_numbers)(answer).astype(float)
+    except UnreadableError:
+        if isinstance(answer, (list, tuple, np.ndarray)):
+            _refuse_shape(answers.shape_of(answer), expected)
+            _refuse_infinite(answers.floats_only(answer), expected)
+        raise
+
+
+def _refuse_shape(shape: tuple[int, ...], expected: Array) -> None:
+    if shape != expected.shape:
+        raise UnreadableError(f"the shape is {shape}; expected is {_shape_in_words(expected.shape)}.")
+
+
+def _refuse_infinite(given: Array, expected: Array) -> None:
+    if np.isfinite(expected).all() and not np.isfinite(given).all():
+        place = tuple(np.argwhere(~np.isfinite(given))[0].tolist())
+        raise UnreadableError(f"{answers.where(place)} is {given[place]}: it must be a finite number.")
 
 
 def _slip_gives(wrong: Any, given: Array, expected: Array) -> bool:
@@ -303,13 +322,11 @@ def _judge_ordering(exercise: Exercise, answer: Any) -> Verdict:
     found = [slip for slip, wrong in exercise.slips() if [_canonical(item) for item in wrong] == given]
     if found:
         return exercise._slipped(found)
-    place = next(i for i, pair in enumerate(zip(given, right, strict=True), 1) if pair[0] != pair[1])
-    return exercise._verdict(
-        "wrong",
-        f"The first {place - 1} are right; item {place} comes elsewhere."
-        if place > 1
-        else "The first item comes elsewhere.",
+    place = next(i for i, (one, other) in enumerate(zip(given, right, strict=True), 1) if one != other)
+    where = (
+        "The first item comes elsewhere." if place == 1 else f"Item {place} comes elsewhere; before it all is right."
     )
+    return exercise._verdict("wrong", where)
 
 
 def _judge_written(exercise: Exercise, answer: Any) -> Verdict:

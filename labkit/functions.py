@@ -12,7 +12,7 @@ import ctypes
 import dis
 import io
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -131,9 +131,9 @@ def judge(task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Fin
     if not wrong:
         return Finding("right", f"It agrees with the computation on all {len(runs)} cases.")
     smallest = min(wrong, key=lambda run: (run.case not in task.visible, len(repr(run.case))))
-    slip = next(_explaining(task, runs), None)
-    if slip is not None:
-        return Finding("wrong", f"This is what you get from {slip.label}. {slip.refutation}", slip, smallest.shown())
+    if found := _explaining(task, runs):
+        message = f"This is what you get from {found[0].label}. {found[0].refutation}"
+        return Finding("wrong", message, found[0], smallest.shown())
     return Finding("wrong", smallest.complaint, None, smallest.shown())
 
 
@@ -218,15 +218,19 @@ def _slip_values(task: Task, case: Case) -> dict[str, Any]:
     return {slip.id: value for slip, value in slips.values(task.step, task.given(case))}
 
 
-def _explaining(task: Task, runs: Sequence[Run]) -> Iterator[Slip]:
-    """Find slips that reproduce every run; failing that, every run that gave finite numbers."""
-    tables = [_slip_values(task, run.case) for run in runs]
-    every = list(zip(runs, tables, strict=True))
-    for part in (every, [pair for pair in every if pair[0].is_finite]):
-        if any(run.complaint for run, _ in part):
-            for slip in _possible(task):
-                if all(run.comes_from(table.get(slip.id, run.right)) for run, table in part):
-                    yield slip
+def _explaining(task: Task, runs: Sequence[Run]) -> list[Slip]:
+    """Find the slips that reproduce every run; failing that, every run that gave finite numbers."""
+    finite = [run for run in runs if run.is_finite]
+    return _common_slips(task, runs) or (_common_slips(task, finite) if any(run.complaint for run in finite) else [])
+
+
+def _common_slips(task: Task, runs: Sequence[Run]) -> list[Slip]:
+    suspects = _possible(task)
+    for run in runs:
+        if suspects:
+            values = _slip_values(task, run.case)
+            suspects = [slip for slip in suspects if run.comes_from(values.get(slip.id, run.right))]
+    return suspects
 
 
 def _short(value: Any) -> str:

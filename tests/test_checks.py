@@ -1,0 +1,458 @@
+"""Checks: what a learner gives is read, compared with the computation, and traced to its slip."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labkit import check, checks, feedback, journal
+from labkit.checks import Exercise, Verdict, collecting
+from labkit.exact import worked_example
+from labkit.feedback import Feedback
+from labkit.variants import variant
+
+EX = worked_example()
+ROW = Exercise("row", "weights", {"scores": EX.scores[1], "allowed": EX.allowed[1]})
+MAP = Exercise("map", "weights", {"scores": EX.scores, "allowed": EX.allowed})
+CAUSAL = np.tri(3, dtype=bool)
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LABKIT_JOURNAL", str(tmp_path))
+    monkeypatch.setattr(checks, "_attempts", {})
+
+
+# Every step accepts its truth and names a slip ----------------------------------------------------------------
+
+STEPS: list[tuple[Any, Any, Any, str]] = [
+    (lambda a: check.shapes("x", a, of="W_Q", d_model=12, d_k=3), (12, 3), (3, 12), "shapes-reversed"),
+    (lambda a: check.shapes("x", a, of="K", n=5, m=7, d_k=3), (7, 3), (5, 3), "shapes-sources-as-destinations"),
+    (
+        lambda a: check.projection("x", a, inputs=[[1, 2]], weights=[[1, 0], [2, 5]]),
+        [[5, 10]],
+        [[1, 12]],
+        "projection-transposed-matrix",
+    ),
+    (
+        lambda a: check.scores("x", a, queries=[2, 4, 0, 0], keys=[1, 1, 5, 5], d_model=16),
+        3,
+        1.5,
+        "scores-width-without-root",
+    ),
+    (lambda a: check.weights("x", a, scores=[0, math.log(3)]), [1 / 4, 3 / 4], [1, 3], "weights-not-normalised"),
+    (
+        lambda a: check.weights("x", a, queries=[[4.0]], keys=[[0.0], [math.log(3) / 4]], d_model=4),
+        [[1 / 4, 3 / 4]],
+        [[1 / (1 + 3**0.5), 3**0.5 / (1 + 3**0.5)]],
+        "scores-model-width",
+    ),
+    (
+        lambda a: check.mixture("x", a, weights=[1 / 4, 3 / 4], values=[[4, 0], [0, 8]]),
+        [1, 6],
+        [2, 4],
+        "mixture-plain-mean",
+    ),
+    (
+        lambda a: check.mixture("x", a, scores=EX.scores[2], allowed=[True, False, True], values=EX.values),
+        [2, Fraction(8, 3)],
+        [1.5, 2],
+        "weights-zeroed-afterwards",
+    ),
+    (
+        lambda a: check.update("x", a, outputs=[[[1, 0]], [[0, 3]]], W_O=np.eye(4)),
+        [[1, 0, 0, 3]],
+        [[0.5, 0, 0, 1.5]],
+        "update-heads-averaged",
+    ),
+    (
+        lambda a: check.update("x", a, outputs=[[10, 20]], W_O=np.eye(2), state=[3, 1], normalised=[1, -1]),
+        [13, 21],
+        [11, 19],
+        "update-added-to-normalised",
+    ),
+    (lambda a: check.mask("x", a, rule="causal", n=3), CAUSAL, CAUSAL.T, "mask-future-allowed"),
+    (
+        lambda a: check.mask("x", a, rule="causal", n=2, form="additive"),
+        [[0, -math.inf], [0, 0]],
+        [[1, 0], [1, 1]],
+        "mask-zero-one-added",
+    ),
+    (
+        lambda a: check.mask("x", a, rule="padding", is_real=[True, False], form="blocked"),
+        [[False, True], [False, True]],
+        [[False, False], [True, True]],
+        "mask-rows-for-columns",
+    ),
+    (
+        lambda a: check.mask("x", a, rule="causal", n=1, m=3, align="bottom-right"),
+        [[True, True, True]],
+        [[True, False, False]],
+        "mask-alignment",
+    ),
+    (
+        lambda a: check.number("x", a, by=lambda: 7, slips={"weights-columns": lambda: 8}),
+        7,
+        8,
+        "weights-columns",
+    ),
+    (lambda a: check.number("x", a, by=lambda: [1, 2], slips={"own": (lambda: [2, 1], "No.")}), [1, 2], [2, 1], "own"),
+    (
+        lambda a: check.ordering("x", a, by=lambda: ["a", "b", "c"]),
+        ["a", "b", "c"],
+        ["c", "b", "a"],
+        "ordering-reversed",
+    ),
+    (lambda a: check.choice("x", a, options="AB", outcome=lambda: "B"), "B", "A", "x:A"),
+]
+
+
+@pytest.mark.parametrize(("ask", "right", "wrong", "slip"), STEPS)
+def test_every_step(ask: Any, right: Any, wrong: Any, slip: str) -> None:
+    assert ask(right).status == "right"
+    assert ask(wrong).slip_id == slip
+    assert ask(wrong).status == "wrong"
+    assert ask(...).status == "blank"
+
+
+def test_a_function_and_a_text() -> None:
+    assert check.function("f", lambda A: [list(c) for c in zip(*A, strict=True)], task="transpose").status == "right"
+    assert check.function("f", ..., task="transpose").status == "blank"
+    assert check.function("f", lambda A: ..., task="transpose").status == "blank"
+    assert check.function("f", 3, task="transpose").status == "unreadable"
+    verdict = check.written("w", "because the row is renormalised")
+    assert (verdict.status, verdict.points) == ("recorded", 0)
+    assert check.written("w", " ").status == "blank"
+    assert check.written("w", 3).status == "unreadable"
+
+
+# The ladder ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "says"),
+    [
+        (..., "blank", "Fill in"),
+        ([..., 2 / 3, 0], "blank", "Fill in"),
+        (None, "blank", "Fill in"),
+        ("", "blank", "Fill in"),
+        ([1 / 3, 2 / 3], "unreadable", "The shape is (2,); expected is one row of 3, shape (3,)."),
+        ([[1 / 3, 2 / 3, 0]], "unreadable", "The shape is (1, 3)"),
+        ([[1 / 3], [2 / 3], [0]], "unreadable", "The shape is (3, 1)"),
+        (1, "unreadable", "The shape is ()"),
+        ([], "unreadable", "The shape is (0,)"),
+        ([1 / 3, math.nan, 0], "unreadable", "Entry 2 is nan: it must be a finite number."),
+        ([1 / 3, math.inf, 0], "unreadable", "Entry 2 is inf"),
+        ([True, False, False], "unreadable", "Entry 1 is True; a boolean is not a number"),
+        (["1/3", "2/3", 0], "unreadable", "write the number without quotes"),
+        ({1 / 3, 2 / 3, 0}, "unreadable", "a set"),
+        ([1 / 4, 1 / 2, 1 / 4], "wrong", "a blocked score set to 0"),
+        ([1 / 3, 0.5, 0.1], "wrong", "Entries 2 and 3 differ. A blocked source has weight: it must be exactly 0."),
+        ([4 / 3, -1 / 3, 0], "wrong", "A weight is negative"),
+        ([0.3, 0.6, 0], "wrong", "The weights do not sum to 1."),
+        ([0.4, 0.6, 0], "wrong", "Entries 1 and 2 differ."),
+        ([1 / 3, 2 / 3, 0], "right", "The exponentials of the allowed scores"),
+    ],
+)
+def test_ladder(answer: Any, status: str, says: str) -> None:
+    verdict = ROW.judge(answer)
+    assert verdict.status == status
+    assert says in verdict.message
+
+
+def test_shape_comes_before_finite_before_type() -> None:
+    assert "shape" in ROW.judge([math.nan, True]).message
+    assert "nan" in ROW.judge([True, math.nan, 0]).message
+    assert "boolean" in ROW.judge([True, 0, 0]).message
+
+
+def test_a_wrong_answer_is_located_but_not_given_away() -> None:
+    for given_row in ([0.4, 0.6, 0], [0.5, 0.2, 0.3]):
+        words = ROW.judge(given_row).message
+        assert "0.33" not in words
+        assert "0.67" not in words
+        assert "1/3" not in words
+    rows = [[1, 0, 0], [1 / 3, 2 / 3, 0], [0.2, 0.2, 0.2]]
+    assert MAP.judge(rows).message == "Row 3, entries 1, 2 and 3 differ. Row 3 does not sum to 1."
+    rows[1] = [0.5, 0.5, 0]
+    assert MAP.judge(rows).message.startswith("Rows 2 and 3 differ.")
+    rows = [[1, 0, 0], [1 / 3, 2 / 3, 0], [0.25, 0.25, 0.6]]
+    assert MAP.judge(rows).message.startswith("Row 3, entry 3 differs.")
+
+
+def test_broken_rules_of_mixtures_and_masks() -> None:
+    mixture = Exercise("m", "mixture", {"weights": [0.5, 0.5], "values": [[0, 0], [2, 4]]})
+    assert "outside the range" in mixture.judge([1, 5]).message
+    assert "outside the range" not in mixture.judge([1, 3]).message
+    mask = Exercise("m", "mask", {"rule": "causal", "n": 3})
+    assert "Row 1 may read no source at all." in mask.judge([[0, 0, 0], [1, 1, 0], [1, 1, 0]]).message
+    blocked = Exercise("m", "mask", {"rule": "causal", "n": 3, "form": "blocked"})
+    assert "Row 2 may read no source" in blocked.judge([[0, 1, 1], [1, 1, 1], [0, 0, 0]]).message
+
+
+def test_a_number_and_an_array_of_three_axes_are_located_too() -> None:
+    assert Exercise("n", "number", {"by": lambda: 7}).judge(6).message == "The computation gives another number."
+    cube = Exercise("c", "split_heads", {"rows": [[1, 2], [3, 4]], "H": 2})
+    number = Exercise("c", "number", {"by": cube.truth})
+    assert number.judge([[[1], [3]], [[2], [5]]]).message.startswith("1 of 4 entries differ.")
+
+
+def test_a_slip_with_another_shape_is_named_all_the_same() -> None:
+    scores = Exercise("s", "scores", {"queries": [[1, 2]], "keys": [[3, 4], [5, 6]]})
+    assert scores.judge(np.transpose(scores.truth())).slip_id == "scores-transposed"
+
+
+def test_an_undefined_row_matches_whatever_was_made_of_it() -> None:
+    for first in ([0, 0, 0], [math.nan] * 3, [1 / 3] * 3):
+        weights = [first, [1, 0, 0], [1 / 2, 1 / 2, 0]]
+        assert MAP.judge(weights).slip_id == "weights-own-position-blocked"
+
+
+def test_what_looks_wrong_and_is_right() -> None:
+    queries, keys, scores = [[1.0, 2.0]], [[3.0, 1.0], [0.0, 2.0]], np.array(EX.scores)
+    scaled_first = (np.array(queries) / 2**0.5) @ np.array(keys).T
+    assert check.scores("x", scaled_first, queries=queries, keys=keys).status == "right"
+    shifted = scores - np.array([[3.0], [-2.0], [100.0]])
+    parts = np.exp(shifted) * CAUSAL
+    assert MAP.judge(parts / parts.sum(axis=1, keepdims=True)).status == "right"
+    afterwards = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True) * CAUSAL
+    assert MAP.judge(afterwards / afterwards.sum(axis=1, keepdims=True)).status == "right"
+    z1, z2 = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])
+    W_O = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0], [0.0, -1.0]])
+    assert check.update("x", z1 @ W_O[:2] + z2 @ W_O[2:], outputs=[z1, z2], W_O=W_O).status == "right"
+    mask = check.mask("x", CAUSAL & np.array([True, True, False]), rule="causal+padding", n=3, is_real=[1, 1, 0])
+    assert mask.status == "right"
+
+
+@given(st.lists(st.floats(-5, 5), min_size=2, max_size=5), st.data())
+def test_the_truth_is_always_right_and_never_a_slip(scores: list[float], data: Any) -> None:
+    allowed = data.draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores)).filter(any))
+    exercise = Exercise("h", "weights", {"scores": scores, "allowed": allowed})
+    verdict = exercise.judge(exercise.truth())
+    assert (verdict.status, verdict.slip) == ("right", None)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text() | st.integers(), st.lists, max_leaves=12))
+def test_whatever_is_given_gives_a_verdict(answer: Any) -> None:
+    for exercise in (ROW, MAP, Exercise("m", "mask", {"rule": "causal", "n": 2}), Exercise("w", "written", {})):
+        assert isinstance(exercise.judge(answer), Verdict)
+    for exercise in (
+        Exercise("c", "choice", {"options": "AB", "outcome": lambda: "A"}),
+        Exercise("o", "ordering", {"by": lambda: [1, 2]}),
+        Exercise("f", "function", {"task": "dot"}),
+    ):
+        assert isinstance(exercise.judge(answer), Verdict)
+
+
+# Choices and orders -------------------------------------------------------------------------------------------
+
+
+def test_choices_forgive_case_and_spaces_and_explain() -> None:
+    why = {"A": "No: a 0 stays in the sum.", "B": "Yes: -inf has exponential 0."}
+    with feedback.using({"c": Feedback(why=why)}):
+        for answer in ("B", "b", " B ", np.str_("B")):
+            verdict = check.choice("c", answer, options="AB", outcome=lambda: "B")
+            assert (verdict.status, verdict.message) == ("right", why["B"])
+        verdict = check.choice("c", "A", options="AB", outcome=lambda: "B")
+        assert (verdict.status, verdict.message) == ("wrong", why["A"])
+
+
+def test_choices_by_words() -> None:
+    exercise = Exercise("c", "choice", {"options": ["higher", "lower", "the same"], "outcome": lambda: "the same"})
+    assert exercise.judge("The  same").status == "right"
+    assert exercise.judge("lower").status == "wrong"
+    for odd in ("up", True, 1, ["lower"]):
+        verdict = exercise.judge(odd)
+        assert verdict.status == "unreadable"
+        assert "'higher', 'lower', 'the same'" in verdict.message
+
+
+def test_options_default_to_those_explained_then_to_letters() -> None:
+    assert Exercise("c", "choice", {}).options() == ["A", "B", "C"]
+    with feedback.using({"c": Feedback(why={"yes": "", "no": "", "right": "Indeed."})}):
+        assert Exercise("c", "choice", {}).options() == ["no", "yes"]
+
+
+def test_sealed_choices() -> None:
+    with feedback.using({"c": Feedback(sealed=feedback.seal("c", "B"), why={"A": "No.", "B": "Because."})}):
+        assert check.choice("c", "b", options="AB").message == "Because."
+        assert check.choice("c", "A", options="AB").message == "No."
+        assert [option for _, option in Exercise("c", "choice", {"options": "AB"}).slips()] == ["A"]
+    verdict = check.choice("d", "A", options="AB")
+    assert (verdict.status, verdict.points) == ("recorded", 0)
+
+
+def test_orders() -> None:
+    exercise = Exercise("o", "ordering", {"by": lambda: ["project", "score", "softmax", "mix"]})
+    assert exercise.judge(("Project", "score", "softmax", "mix")).status == "right"
+    assert (
+        exercise.judge(["project", "softmax", "score", "mix"]).message
+        == "Item 2 comes elsewhere; before it all is right."
+    )
+    assert exercise.judge(["score", "project", "softmax", "mix"]).message == "The first item comes elsewhere."
+    assert exercise.judge(["project", "score"]).status == "unreadable"
+    assert exercise.judge(["project", "score", "softmax", "softmax"]).status == "unreadable"
+    assert exercise.judge("project").status == "unreadable"
+
+
+def test_inline_slips_may_hold_a_section_and_arrays() -> None:
+    slips = {
+        "the root forgotten": (lambda: 4.0, "Take the root.", "02 scores, C3"),
+        "a constant": (9, "Not nine."),
+    }
+    exercise = Exercise("n", "number", {"by": lambda: 2.0, "slips": slips})
+    assert exercise.judge(4).message == "Take the root."
+    assert exercise.judge(4).look == "Look again at lesson 02 scores: which width the divisor takes (C3)."
+    assert exercise.judge(9).message == "Not nine."
+    assert exercise.judge(9).look == ""
+
+
+def test_answers_that_are_booleans_are_read_as_such() -> None:
+    exercise = Exercise("n", "number", {"by": lambda: np.array([True, False])})
+    assert exercise.judge([True, False]).status == "right"
+    assert exercise.judge([True, True]).status == "wrong"
+    assert exercise.judge([0.5, 1]).status == "unreadable"
+
+
+# A learner's own numbers --------------------------------------------------------------------------------------
+
+
+def test_inputs_may_be_functions_of_the_learners_example() -> None:
+    inputs = {"weights": lambda ex: ex.weights[2], "values": lambda ex: ex.values}
+    exercise = Exercise("mine", "mixture", inputs)
+    for name in ("Ada", "Grace"):
+        assert exercise.for_learner(name).judge(variant("mine", name).output[2]).status == "right"
+    assert exercise.for_learner("Ada").truth().tolist() != exercise.for_learner("Grace").truth().tolist()
+    assert exercise.for_learner("Ada").judge(variant("mine", "Grace").output[2]).status == "wrong"
+
+
+def test_the_learner_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABKIT_LEARNER", "Ada")
+    mine = variant("mine", "Ada").output[2]
+    assert check.number("mine", mine, by=lambda ex: ex.output[2]).status == "right"
+    assert check.number("other", mine, by=lambda ex: ex.output[2], variant="mine").status == "right"
+    monkeypatch.setenv("LABKIT_LEARNER", "Grace")
+    assert check.number("mine", mine, by=lambda ex: ex.output[2]).status == "wrong"
+
+
+def test_choices_and_inline_slips_may_depend_on_the_learner_too() -> None:
+    exercise = Exercise(
+        "mine",
+        "choice",
+        {"options": "AB", "outcome": lambda ex: "A" if ex.weights[2][0] > ex.weights[2][1] else "B"},
+    ).for_learner("Ada")
+    weights = variant("mine", "Ada").weights[2]
+    assert exercise.judge("A" if weights[0] > weights[1] else "B").status == "right"
+    number = Exercise(
+        "mine", "number", {"by": lambda ex: ex.scores[1][0], "slips": {"s": (lambda ex: ex.scores[1][0] + 1, "No.")}}
+    ).for_learner("Ada")
+    assert number.judge(variant("mine", "Ada").scores[1][0] + 1).slip_id == "s"
+
+
+def test_the_example_can_have_other_sizes() -> None:
+    verdict = check.shapes("mine", (5, 5), of="S", n=lambda ex: len(ex.inputs), example={"positions": 5})
+    assert verdict.status == "right"
+
+
+# Attempts, hints, first prediction ----------------------------------------------------------------------------
+
+
+def ask(answer: Any) -> Verdict:
+    verdict = check.weights("row", answer, scores=EX.scores[1], allowed=EX.allowed[1])
+    assert isinstance(verdict, Verdict)
+    return verdict
+
+
+def test_hints_come_one_by_one_and_only_after_an_attempt() -> None:
+    with feedback.using({"row": Feedback(hints=("one", "two"))}):
+        assert ask(...).hints == ()
+        assert ask([1, 2]).hints == ()
+        assert ask([1, 0, 0]).hints == ("one",)
+        assert ask([1, 0, 0]).hints == ("one",)
+        assert ask((1.0, 0, 0)).hints == ("one",)
+        verdict = ask([0, 1, 0])
+        assert (verdict.hints, verdict.hint, verdict.hints_left) == (("one", "two"), "two", 0)
+        assert ask([0, 0, 1]).hints == ("one", "two")
+        assert ask([1 / 3, 2 / 3, 0]).hints == ()
+
+
+def test_the_first_prediction_stays_visible() -> None:
+    assert ask(...).first == ""
+    assert ask([1 / 4, 1 / 2, 1 / 4]).first == ""
+    assert ask([1 / 3, 2 / 3, 0]).first == "[0.25, 0.5, 0.25]"
+    assert ask((Fraction(1, 4), 0.5, 0.25)).first == ""
+    first = journal.first("row")
+    assert first is not None
+    assert (first.answer, first.status) == ([1 / 4, 1 / 2, 1 / 4], "wrong")
+
+
+def test_blank_and_unreadable_answers_are_no_predictions() -> None:
+    ask(...)
+    ask("x")
+    assert journal.first("row") is None
+
+
+# Collecting and nbgrader --------------------------------------------------------------------------------------
+
+
+def test_collecting_keeps_the_journal_silent_and_nests() -> None:
+    with collecting() as outer:
+        verdict = ask([1 / 4, 1 / 2, 1 / 4])
+        with collecting() as inner:
+            ask([1 / 3, 2 / 3, 0])
+    assert [record.verdict.status for record in outer] == ["wrong"]
+    assert [record.verdict.status for record in inner] == ["right"]
+    assert outer[0].verdict is verdict
+    assert outer[0].exercise.id == "row"
+    assert outer[0].answer == [1 / 4, 1 / 2, 1 / 4]
+    assert journal.first("row") is None
+
+
+def test_collecting_takes_a_choice_without_outcome_for_the_truth() -> None:
+    with collecting() as records:
+        check.choice("c", "B", options="ABC")
+    exercise = records[0].exercise
+    assert records[0].verdict.status == "right"
+    assert exercise.judge("b").status == "right"
+    assert exercise.judge("A").status == "wrong"
+    assert {option for _, option in exercise.slips()} == {"A", "C"}
+
+
+def test_collecting_ends_with_its_block_even_after_an_error() -> None:
+    with pytest.raises(RuntimeError), collecting() as records:
+        raise RuntimeError
+    ask([1 / 3, 2 / 3, 0])
+    assert records == []
+
+
+@pytest.mark.parametrize("mode", ["autograde", "validate"])
+def test_under_nbgrader(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    monkeypatch.setenv("NBGRADER_EXECUTION", mode)
+    with feedback.using({"row": Feedback(points=3)}):
+
+        def grade(answer: Any) -> Any:
+            return check.weights("row", answer, scores=EX.scores[1], allowed=EX.allowed[1])
+
+        assert grade([1 / 3, 2 / 3, 0]) == 3
+        assert grade(...) == 0
+        with pytest.raises(AssertionError, match="a blocked score set to 0"):
+            grade([1 / 4, 1 / 2, 1 / 4])
+        with pytest.raises(AssertionError, match="cannot read"):
+            grade("x")
+    assert check.written("w", "text").status == "recorded"
+    assert journal.first("row") is None
+
+
+def test_points() -> None:
+    with feedback.using({"row": Feedback(points=2.5)}):
+        assert ROW.points == 2.5
+        right, wrong = ROW.judge([1 / 3, 2 / 3, 0]), ROW.judge([1, 0, 0])
+    assert (right.points, right.fraction, right.possible) == (2.5, 1, 2.5)
+    assert (wrong.points, wrong.fraction, wrong.possible) == (0, 0, 2.5)
