@@ -72,6 +72,8 @@ TOPICS = {
     "H8": "reading from another sequence",
     "A1": "what a map is, and faults it shows",
     "A3": "one head or an average",
+    "A5": "weight times length of the value",
+    "I2": "scores that find heads",
 }
 
 
@@ -1186,6 +1188,125 @@ AROUND = [
     ),
 ]
 
+# Reading maps --------------------------------------------------------------------------------------------------
+
+
+def _columns_sound(given: Inputs) -> Array | None:
+    rows, allowed = _floats(given, "weights"), np.asarray(given["allowed"], dtype=bool)
+    if rows.shape[0] != rows.shape[1]:
+        return None
+    return steps.sound_rows({"weights": rows.T, "allowed": allowed.T})
+
+
+def _targets(given: Inputs, choose: Callable[[list[int], int], int], beyond: int = 1) -> list[int]:
+    """Where a wrong rule would look: `choose` picks among the copies of the token, `beyond` is how far behind it."""
+    tokens, found = given["tokens"], []
+    for i, token in enumerate(tokens):
+        copies = [j for j in range(len(tokens)) if tokens[j] == token and j != i]
+        earlier = [j for j in copies if j < i]
+        found.append(choose(earlier, i) + beyond if earlier else -1)
+    return found
+
+
+READING: list[Slip] = [
+    Slip(
+        "sound-columns",
+        "sound_rows",
+        "looking at columns instead of rows",
+        "Softmax runs over the sources of one destination, so it is each row that must sum to 1.",
+        "07 reading maps, A1",
+        _columns_sound,
+    ),
+    Slip(
+        "sound-sums-only",
+        "sound_rows",
+        "checking the sums and not the mask",
+        "A row can sum to 1 with part of its weight on a source it may not read.",
+        "07 reading maps, A1",
+        lambda given: steps.sound_rows({**given, "allowed": np.ones_like(given["allowed"], dtype=bool)}),
+    ),
+    Slip(
+        "sound-mask-only",
+        "sound_rows",
+        "checking the mask and not the sums",
+        "A row can obey its mask and still sum to less than 1, when weights were struck out afterwards.",
+        "07 reading maps, A1",
+        lambda given: (np.where(given["allowed"], 0, _floats(given, "weights")) == 0).all(axis=1),
+    ),
+    Slip(
+        "norm-left-out",
+        "by_norm",
+        "the weights as they are",
+        "Multiply each weight by the length of that source's value: a short value moves little.",
+        "07 reading maps, A5",
+        lambda given: _floats(given, "weights"),
+    ),
+    Slip(
+        "norm-squared",
+        "by_norm",
+        "the squared lengths",
+        "A length is the root of the sum of squares.",
+        "07 reading maps, A5",
+        lambda given: _floats(given, "weights") * (_floats(given, "values") ** 2).sum(axis=1),
+    ),
+    Slip(
+        "norm-summed",
+        "by_norm",
+        "adding up the coordinates",
+        "Square, add, take the root: coordinates of opposite sign do not make a vector shorter.",
+        "07 reading maps, A5",
+        lambda given: _floats(given, "weights") * _floats(given, "values").sum(axis=1),
+    ),
+    Slip(
+        "previous-above",
+        "previous_token_score",
+        "the weights just above the diagonal",
+        "Row i, column i − 1 is below the diagonal. Above it a row would read its future.",
+        "08 interventions, I2",
+        lambda given: np.diagonal(_floats(given, "weights"), offset=1).mean(),
+    ),
+    Slip(
+        "previous-diagonal",
+        "previous_token_score",
+        "the weights on the diagonal",
+        "The diagonal is each position reading itself; the position before it stands one column further left.",
+        "08 interventions, I2",
+        lambda given: np.diagonal(_floats(given, "weights")).mean(),
+    ),
+    Slip(
+        "previous-counted-first",
+        "previous_token_score",
+        "dividing by the number of rows",
+        "The first row has no position before it: n rows give n − 1 weights to average.",
+        "08 interventions, I2",
+        lambda given: np.diagonal(_floats(given, "weights"), offset=-1).sum() / len(given["weights"]),
+    ),
+    Slip(
+        "induction-copy-itself",
+        "induction_targets",
+        "pointing at the earlier copy itself",
+        "What is worth copying is what came after the earlier copy, one position further on.",
+        "08 interventions, I2",
+        lambda given: _targets(given, lambda earlier, i: earlier[-1], beyond=0),
+    ),
+    Slip(
+        "induction-first-copy",
+        "induction_targets",
+        "taking the first copy",
+        "Asked for is the last earlier copy; the first one may be long out of date.",
+        "08 interventions, I2",
+        lambda given: _targets(given, lambda earlier, i: earlier[0]),
+    ),
+    Slip(
+        "induction-previous-position",
+        "induction_targets",
+        "pointing one position back",
+        "Look for the same token further back first; its successor is the target.",
+        "08 interventions, I2",
+        lambda given: _targets(given, lambda earlier, i: i - 1, beyond=0),
+    ),
+]
+
 CATALOGUE: dict[str, Slip] = {
-    slip.id: slip for slip in [*SHAPES, *PROJECTION, *SCORES, *WEIGHTS, *MIXTURE, *UPDATE, *MASK, *AROUND]
+    slip.id: slip for slip in [*READING, *SHAPES, *PROJECTION, *SCORES, *WEIGHTS, *MIXTURE, *UPDATE, *MASK, *AROUND]
 }

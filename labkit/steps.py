@@ -111,6 +111,31 @@ def in_form(allowed: Array, form: str) -> Array:
     return ~allowed if form == "blocked" else allowed
 
 
+def sound_rows(given: Inputs) -> Array:
+    """Say of each row whether it sums to 1 and has nothing on blocked sources."""
+    rows, allowed = np.asarray(given["weights"], dtype=float), np.asarray(given["allowed"], dtype=bool)
+    sound: Array = (np.abs(rows.sum(axis=1) - 1) < 1e-6) & (np.where(allowed, 0, rows) == 0).all(axis=1)
+    return sound
+
+
+def by_norm(given: Inputs) -> Array:
+    """Weigh each source by the length of what it sends: weight times length of its value."""
+    moved: Array = np.asarray(given["weights"]) * np.linalg.norm(np.asarray(given["values"], dtype=float), axis=1)
+    return moved
+
+
+def previous_token_score(given: Inputs) -> Array:
+    """Average the weight on the position just before, over the rows that have one."""
+    return np.asarray(np.diagonal(np.asarray(given["weights"], dtype=float), offset=-1).mean())
+
+
+def induction_targets(given: Inputs) -> list[int]:
+    """Find for each position the one after the last earlier copy of its token, or -1."""
+    tokens = given["tokens"]
+    copies = [[j for j in range(i) if tokens[j] == tokens[i]] for i in range(len(tokens))]
+    return [earlier[-1] + 1 if earlier else -1 for earlier in copies]
+
+
 TRUTHS: dict[str, Callable[[Inputs], Any]] = {
     "shapes": shapes,
     "projection": projection,
@@ -126,6 +151,10 @@ TRUTHS: dict[str, Callable[[Inputs], Any]] = {
     "matmul": lambda given: project(given["A"], given["B"]),
     "transpose": lambda given: np.transpose(given["A"]),
     "normalise": lambda given: np.divide(given["row"], np.sum(given["row"])),
+    "sound_rows": sound_rows,
+    "by_norm": by_norm,
+    "previous_token_score": previous_token_score,
+    "induction_targets": induction_targets,
     "split_heads": lambda given: np.stack(np.split(np.asarray(given["rows"]), given["H"], axis=-1)),
 }
 
@@ -306,6 +335,24 @@ def _draw_write_back(rng: random.Random) -> Case:
     return [outputs, _whole(rng, features, d_model), _whole(rng, n, d_model)]
 
 
+def _draw_sound_rows(rng: random.Random) -> Case:
+    n = rng.randint(2, 5)
+    allowed = _readable(rng, n, n)
+    rows = [[rng.randint(1, 4) * (ok or rng.random() < 0.2) for ok in row] for row in allowed]
+    return [[[part / (sum(row) + rng.choice([0, 0, 0, 1])) for part in row] for row in rows], allowed]
+
+
+def _draw_by_norm(rng: random.Random) -> Case:
+    n, m = _size_of(rng), _size_of(rng)
+    return [_shares(rng, n, m), [[side * rng.choice([-1, 1]) for side in rng.choice(_SIDES)] for _ in range(m)]]
+
+
+def _draw_square(rng: random.Random) -> Case:
+    n = rng.randint(2, 6)
+    return [_shares(rng, n, n)]
+
+
+_SIDES = ([3, 4], [4, 3], [0, 2], [5, 12], [8, 6])  # right triangles: lengths without roots
 _ALL = [[True, True], [True, True]]
 _LOWER = [[True, False], [True, True]]
 _LN2 = math.log(2)
@@ -439,6 +486,38 @@ TASKS: dict[str, Task] = {
             ([[[1, 0], [0, 1]], [[*_ONE_HEAD], [*_OTHER_HEAD]], _BOTH_BACK, _LOWER],),
             ([[[1, 0]], [[*_ONE_HEAD]], _BOTH_BACK[:3], [[True]]],),
             _draw_multi_head,
+        ),
+        Task(
+            "sound_rows",
+            "sound_rows",
+            ("weights", "allowed"),
+            ([[[1, 0], [0.5, 0.5]], _LOWER], [[[0.5, 0.5], [0.25, 0.25]], _LOWER]),
+            ([[[1, 0], [0.5, 0.4]], _LOWER], [[[0, 1], [1, 0]], _LOWER], [[[0.5, 0.5], [0.5, 0.5]], _LOWER]),
+            _draw_sound_rows,
+        ),
+        Task(
+            "by_norm",
+            "by_norm",
+            ("weights", "values"),
+            ([[[0.75, 0.25]], [[3, 4], [0, 20]]],),
+            ([[[0.5, 0.5], [1, 0]], [[-3, 4], [0, 0]]], [[[1]], [[0, -2]]]),
+            _draw_by_norm,
+        ),
+        Task(
+            "previous_token_score",
+            "previous_token_score",
+            ("weights",),
+            ([[[1, 0], [0.75, 0.25]]], [[[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.75, 0]]]),
+            ([[[0, 1], [0, 1]]], [[[0, 1, 0], [0, 0, 1], [1, 0, 0]]]),
+            _draw_square,
+        ),
+        Task(
+            "induction_targets",
+            "induction_targets",
+            ("tokens",),
+            ([["A", "B", "A", "B"]], [["A", "A", "A"]]),
+            ([["A"]], [["A", "B", "A", "C", "A"]], [["B", "A", "C", "A"]]),
+            lambda rng: [[rng.choice("ABC") for _ in range(rng.randint(1, 9))]],
         ),
     )
 }

@@ -66,6 +66,22 @@ def multi_head(inputs: Any, heads: Any, W_O: Any, allowed: Any) -> Any:
     return matmul([[x for output in outputs for x in output[i]] for i in range(len(inputs))], W_O)
 
 
+def sound_rows(weights: Any, allowed: Any) -> Any:
+    leaks = [
+        any(w for w, ok in zip(row, mask, strict=True) if not ok) for row, mask in zip(weights, allowed, strict=True)
+    ]
+    return [abs(sum(row) - 1) < 1e-6 and not leak for row, leak in zip(weights, leaks, strict=True)]
+
+
+def induction_targets(tokens: Any) -> Any:
+    last: dict[Any, int] = {}
+    found = []
+    for i, token in enumerate(tokens):
+        found.append(last.get(token, -2) + 1)
+        last[token] = i
+    return found
+
+
 RIGHT = {
     "dot": [dot, np.dot],
     "matmul": [matmul, lambda A, B: np.array(A) @ np.array(B)],
@@ -78,6 +94,12 @@ RIGHT = {
     "causal": [lambda n: [[j <= i for j in range(n)] for i in range(n)], lambda n: np.tri(n), lambda n: np.tri(n) > 0],
     "split_heads": [lambda rows, H: np.array(rows).reshape(len(rows), H, -1).swapaxes(0, 1)],
     "multi_head": [multi_head],
+    "sound_rows": [sound_rows],
+    "by_norm": [
+        lambda weights, values: [[w * math.hypot(*v) for w, v in zip(row, values, strict=True)] for row in weights]
+    ],
+    "previous_token_score": [lambda weights: sum(row[i] for i, row in enumerate(weights[1:])) / (len(weights) - 1)],
+    "induction_targets": [induction_targets],
 }
 
 

@@ -57,6 +57,10 @@ SHOWN: dict[str, list[dict[str, Any]]] = {
     "transpose": [{"A": [[1, 2], [3, 4], [5, 6]]}],
     "split_heads": [{"rows": [[1, 2, 3, 4], [5, 6, 7, 8]], "H": 2}],
     "normalise": [{"row": [1, 3, 4]}],
+    "sound_rows": [{"weights": [[0.5, 0.5], [0.5, 0.25]], "allowed": [[True, False], [True, True]]}],
+    "by_norm": [{"weights": [[0.75, 0.25]], "values": [[-3, 4], [0, 20]]}],
+    "previous_token_score": [{"weights": [[1, 0], [0.75, 0.25]]}],
+    "induction_targets": [{"tokens": ["A", "B", "A", "C", "A"]}, {"tokens": ["A", "B", "C", "A"]}],
 }
 
 
