@@ -32,8 +32,15 @@ def multi_head(
     """Run all heads on the whole input and write their concatenation back: `Concat(Z_1 … Z_H) W_O`.
 
     W_O is (H d_v, d_model). Source: Vaswani et al. 2017, section 3.2.2.
+
+    >>> one, two = (Head([[0], [0]], [[0], [0]], W_V) for W_V in ([[2], [0]], [[0], [4]]))
+    >>> trace = multi_head([[1, 0], [0, 1]], [one, two], W_O=[[1, 0], [1, -1]])
+    >>> trace.concatenated.tolist(), trace.update.tolist()
+    ([[1.0, 2.0], [1.0, 2.0]], [[3.0, -2.0], [3.0, -2.0]])
     """
-    W_O = as_floats(W_O, "W_O")
+    if not heads:
+        raise ShapeError("heads is empty: give at least one Head.")
+    W_O = as_floats(W_O, "W_O", axes=2)
     traces = tuple(attend(inputs, head, allowed, sources, empty_rows) for head in heads)
     concatenated = np.concatenate([trace.output for trace in traces], axis=-1)
     if concatenated.shape[-1] != W_O.shape[-2]:
@@ -45,8 +52,15 @@ def multi_head(
 
 
 def residual(state: ArrayLike, update: ArrayLike) -> Array:
-    """Add the update to the original residual state: (..., n, d_model) + (..., n, d_model)."""
+    """Add the update to the original residual state, not to its normalised copy: (..., n, d_model) twice -> the same.
+
+    >>> residual([[1, 1]], [[1.5, 3]]).tolist()
+    [[2.5, 4.0]]
+    """
     state, update = as_floats(state, "state"), as_floats(update, "update")
     if state.shape != update.shape:
-        raise ShapeError(f"state {state.shape} and update {update.shape} must have the same shape to be added.")
+        raise ShapeError(
+            f"state has shape {state.shape} and update {update.shape}; expected equal shapes (..., n, d_model): "
+            "W_O must write back d_model features for every destination."
+        )
     return state + update
