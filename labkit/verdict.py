@@ -87,7 +87,7 @@ class Verdict:
             _row(self.message),
             f'<pre style="margin:4px 0;padding:0;white-space:pre-wrap">{escape(self.case)}</pre>' if self.case else "",
             _row(self.look),
-            *(_row(hint, f"Hint {i}. ") for i, hint in enumerate(self.hints, 1)),
+            *(_row(hint, f"Hint {i}: ") for i, hint in enumerate(self.hints, 1)),
             _row(self._more_hints(), faint=True),
             _row(self._looking_back(), faint=True),
         ]
