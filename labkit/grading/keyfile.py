@@ -34,7 +34,7 @@ class KeyCell:
     checks: tuple[tuple[str, str, str], ...] = ()  # (step, exercise id, source of the answer expression)
 
     @property
-    def binds(self) -> list[str]:
+    def binds(self) -> tuple[str, ...]:
         """The names the cell gives a value."""
         return bound_names(self.source)
 

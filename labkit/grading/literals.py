@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _elementwise(getattr(math, name)) for name in ("log", "log2", "exp", "sqrt")},
     "ln": _elementwise(math.log),
     "Fraction": _fraction,
+    "F": _fraction,  # as the lessons abbreviate it
     "float": float,
     "float64": float,
     "float32": lambda value: float(np.float32(value)),
@@ -221,17 +223,27 @@ BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-def bound_names(source: str) -> list[str]:
+def bound_names(source: str) -> tuple[str, ...]:
     """List the names a cell binds at its top level, in order: assignments, functions, classes.
 
     >>> bound_names("x, (y, z) = 1, (2, 3)" + chr(10) + "def f(a): b = a")
-    ['x', 'y', 'z', 'f']
+    ('x', 'y', 'z', 'f')
     """
+    return _bound_names(source) if len(source) > 2_000 else _remembered(source)
+
+
+@lru_cache(maxsize=4096)
+def _remembered(source: str) -> tuple[str, ...]:
+    """Most cells of a class are the same cell."""
+    return _bound_names(source)
+
+
+def _bound_names(source: str) -> tuple[str, ...]:
     try:
         body = parse(source).body
     except NotLiteralError:
-        return list(dict.fromkeys(_BINDING.findall(source[: 10 * MAX_SOURCE])))
-    return list(dict.fromkeys(name for statement in body for name in _names(statement)))
+        return tuple(dict.fromkeys(_BINDING.findall(source[: 10 * MAX_SOURCE])))
+    return tuple(dict.fromkeys(name for statement in body for name in _names(statement)))
 
 
 _BINDING = re.compile(r"^(?:async +)?(?:def +|class +)?([A-Za-z_]\w{0,99})(?= *(?:=[^=]|\())", re.MULTILINE)

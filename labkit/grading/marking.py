@@ -249,10 +249,12 @@ class Marker:
 
     def _verdict(self, item: Item, value: Any) -> Verdict:
         """Judge with the learner's own numbers: of the names they may have used, the first that fits."""
-        names = self.names if item.personal else self.names[:1]
+        if not item.personal or answers.is_blank(value):
+            return _judge(item.exercise, value)
         verdicts: list[Verdict] = []
-        for name in names:
-            verdicts.append(_judge(item.exercise.for_learner(name), value))
+        for name in self.names:
+            mine = item.exercise.for_learner(name)
+            verdicts.append(_judge(replace(mine, inputs=mine.given()), value))
             if verdicts[-1].status != "wrong":
                 return verdicts[-1]
         return next((verdict for verdict in verdicts if verdict.slip), verdicts[0])

@@ -62,7 +62,7 @@ class _Seen:
     found: Found = "missing"
 
     @cached_property
-    def binds(self) -> list[str]:
+    def binds(self) -> tuple[str, ...]:
         return bound_names(self.cell.source)
 
 
@@ -143,7 +143,7 @@ def _by_name(names: Sequence[str], seen: list[_Seen], taken: dict[int, str]) -> 
 def _renamed(cell: KeyCell, seen: list[_Seen], own: list[int]) -> tuple[tuple[str, str], ...]:
     bound = list(dict.fromkeys(name for i in own for name in seen[i].binds))
     wanted = cell.binds
-    if len(wanted) == len(bound) == 1 and wanted != bound:
+    if len(wanted) == len(bound) == 1 and wanted[0] != bound[0]:
         return ((wanted[0], bound[0]),)
     return ()
 
