@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.answers import UnreadableError, is_blank
 from labkit.checks import Exercise
 from labkit.functions import Outcome
 from labkit.grading.intake import read_bytes
@@ -249,7 +250,7 @@ class Marker:
 
     def _verdict(self, item: Item, value: Any) -> Verdict:
         """Judge with the learner's own numbers: of the names they may have used, the first that fits."""
-        if not item.personal or answers.is_blank(value):
+        if not item.personal or _is_blank(value):
             return _judge(item.exercise, value)
         verdicts: list[Verdict] = []
         for name in self.names:
@@ -377,6 +378,13 @@ def _renamed(expression: str, renamed: Sequence[tuple[str, str]]) -> str:
 def _judge(exercise: Exercise, value: Any) -> Verdict:
     with np.errstate(all="ignore"):
         return exercise.judge(value)
+
+
+def _is_blank(value: Any) -> bool:
+    try:
+        return is_blank(value)
+    except UnreadableError:
+        return False
 
 
 def _mark_of(item: Item, verdict: Verdict) -> Mark:
