@@ -239,6 +239,8 @@ ELSEWHERE = [
     ("import labkit", "import labkit as", 13, "not Python"),
     ("import labkit", "1 / 0", 13, "ZeroDivisionError"),
     ("import labkit", "%matplotlib inline", 13, "magics"),
+    ("import labkit", "x = 1  # " + "long" * 30, 13, "a code line of 129 characters"),
+    ("import labkit", "x = 1\n" * 20 + "import labkit", 12, "a code cell of 23 lines"),
     ("## Look", "# Look", 7, "title comes from the front matter"),
 ]
 
@@ -299,7 +301,9 @@ def test_numbers_shown_on_purpose_are_allowed(tmp_path: Path) -> None:
 
 RUNS = [
     ("print(undefined)", "NameError"),
-    ("import sys; sys.stderr.write('oh\\n')", "writes to stderr: oh"),
+    ("import sys; sys.stderr.write('oh\\n')", "written to stderr"),
+    ("import matplotlib.pyplot as plt; plt.plot([1]); plt.show()", "not one word"),
+    ("from IPython.display import Image; display(Image(b'\\x89PNG\\r\\n\\x1a\\n', format='png'))", "not one word"),
     ("print(object())", "an object's address"),
 ]
 
@@ -323,6 +327,16 @@ def test_widgets_leave_their_fallback_and_no_state(tmp_path: Path) -> None:
     made = json.loads(build.make(tmp_path, ["03"])[Path("notebooks/03_small.ipynb")])
     assert made["cells"][-1]["outputs"][0]["data"] == {"text/plain": ["FloatSlider(value=1.0)"]}
     assert "widgets" not in made["metadata"]
+
+
+def test_the_guides_example_builds(tmp_path: Path) -> None:
+    guide = (build.ROOT / "docs/authoring.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^````markdown\n(.*?)^````$", guide, re.MULTILINE | re.DOTALL)
+    assert len(cells) == 2
+    inputs = "import labkit\nS, allowed = labkit.worked_example().scores, labkit.masks.causal(3)\n"
+    lesson(tmp_path, "\n".join([FRONT, SETUP.replace("import labkit\n", inputs), *cells]))
+    blank = json.loads(build.make(tmp_path, ["03"])[Path("notebooks/03_small.ipynb")])
+    assert blank["cells"][2]["source"] == ["# exercise: masks-third-row (1 point)\n", "third_row = [..., ..., ...]"]
 
 
 def test_main_reports_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

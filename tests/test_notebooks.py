@@ -89,7 +89,9 @@ UNSOUND = [
     (["cells", 1, "metadata", "tags"], ["raises-exception"], "look away"),
     (OUTPUTS, [{"output_type": "error", "ename": "ValueError"}], "stores an error"),
     (OUTPUTS, [{"output_type": "stream", "name": "stderr", "text": ["oh"]}], "stderr"),
-    (OUTPUTS, [{"output_type": "display_data", "data": {"image/png": "AA"}}], "never compared"),
+    ([*OUTPUTS, 0, "data", "text/plain"], ["<object at 0x7f0011223344>"], "address"),
+    (OUTPUTS, [{"output_type": "display_data", "data": {"image/png": "AA"}}], "not one word"),
+    (OUTPUTS, [{"output_type": "display_data", "data": {"image/png": "A", "text/plain": "<Figure>"}}], "not one word"),
     ([*OUTPUTS, 0, "data", "application/vnd.jupyter.widget-view+json"], {}, "widget view"),
     (["cells", 0, "source"], ["x" * guard.LARGEST], "above"),
 ]

@@ -10,6 +10,7 @@ from typing import Any
 
 LARGEST = 2_000_000  # bytes; a notebook is a page, not an archive
 UNCOMPARED = {"image/png", "image/jpeg", "application/vnd.jupyter.widget-view+json"}  # nbval passes over these
+ADDRESS = re.compile(r"\bat 0x[0-9a-f]{6,}")
 SILENCED = re.compile(r"#\s*(NBVAL_|PYTEST_VALIDATE_)|\bnbval-|raises-exception", re.IGNORECASE)
 
 
@@ -34,16 +35,25 @@ def _cell_problems(number: int, cell: dict[str, Any]) -> Iterator[str]:
     if SILENCED.search("".join(cell["source"])) or SILENCED.search(" ".join(cell["metadata"].get("tags", []))):
         yield "tells nbval to look away"
     for output in cell["outputs"]:
-        yield from _output_problems(output)
+        yield from output_problems(output)
 
 
-def _output_problems(output: dict[str, Any]) -> Iterator[str]:
+def output_problems(output: dict[str, Any]) -> Iterator[str]:
+    """Yield why one output cannot be stored and compared; each sentence continues "this cell …"."""
     if output["output_type"] == "error":
         yield f"stores an error ({output.get('ename')})"
     if output.get("name") == "stderr":
         yield "stores something written to stderr"
-    kinds = set(output.get("data", {}))
+    data = output.get("data", {})
+    if any(ADDRESS.search("".join(text)) for text in (output.get("text", ""), data.get("text/plain", ""))):
+        yield "shows an object's address, which changes from run to run"
+    kinds = set(data)
     if "application/vnd.jupyter.widget-view+json" in kinds:
         yield "stores a widget view, which nobody can open again"
-    if kinds and kinds <= UNCOMPARED:
-        yield f"stores only {', '.join(sorted(kinds))}, which is never compared"
+    if kinds and not kinds - UNCOMPARED - {"text/plain"} and _says_nothing(data.get("text/plain", "")):
+        yield "stores a picture and not one word about it, so nothing is compared: use labkit.figures"
+
+
+def _says_nothing(text: str | list[str]) -> bool:
+    """Tell whether a text twin is empty or only a type, such as `<Figure size 640x480 with 1 Axes>`."""
+    return re.fullmatch(r"(<.*>)?", "".join(text), re.DOTALL) is not None

@@ -17,6 +17,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from labkit.authoring.blank import CannotBlankError, blank, marker
+from labkit.authoring.guard import output_problems
 from labkit.authoring.problems import BuildError, Problem
 from labkit.authoring.source import Cell, Exercise, Lesson
 
@@ -24,7 +25,6 @@ AT_A_TIME = 2
 CELL_SECONDS = 120
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
-ADDRESS = re.compile(r"\bat 0x[0-9a-f]{6,}")
 
 
 @dataclass(frozen=True)
@@ -227,8 +227,4 @@ def _tidy(notebook: Any) -> None:
 def _output_problems(one: Draft) -> Iterator[Problem]:
     for position, cell in enumerate(one.notebook.cells):
         for output in cell.get("outputs", []):
-            text = str(output.get("text", "")) + str(output.get("data", {}).get("text/plain", ""))
-            if output.get("name") == "stderr":
-                yield one.problem(position, f"this cell writes to stderr: {text.strip().splitlines()[-1]}")
-            if ADDRESS.search(text):
-                yield one.problem(position, "this cell shows an object's address, which changes from run to run")
+            yield from (one.problem(position, f"this cell {text}") for text in output_problems(output))

@@ -15,6 +15,7 @@ from labkit.authoring.problems import BuildError, Problem
 
 ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 TITLE = re.compile(r"^# ", re.MULTILINE)
+MOST_LINES, LONGEST_LINE = 20, 120
 LONGEST_ID = 48  # a cell id holds 64 characters and gets a prefix
 ANSWER_OPTIONS = {"answer", "points", "covers", "hints", "why", "predict", "slips", "shown", "given", "tags"}
 CELL_OPTIONS = {"tags", "covers"}
@@ -150,10 +151,20 @@ def _cell_problems(cells: list[Cell]) -> Iterator[tuple[int, str]]:
         for name in sorted(set(cell.options) - known):
             yield cell.line, f"unknown cell option {name!r}; known here: {', '.join(sorted(known))}"
         if cell.kind == "code":
-            try:
-                ast.parse(cell.source)
-            except SyntaxError as error:
-                yield cell.line + (error.lineno or 1) - 1, f"not Python: {error.msg} (magics have no place in lessons)"
+            yield from _code_problems(cell)
+
+
+def _code_problems(cell: Cell) -> Iterator[tuple[int, str]]:
+    lines = cell.source.splitlines()
+    if len(lines) > MOST_LINES:
+        yield cell.line, f"a code cell of {len(lines)} lines; a reader follows {MOST_LINES} at most"
+    for number, line in enumerate(lines):
+        if len(line) > LONGEST_LINE:
+            yield cell.line + number, f"a code line of {len(line)} characters; {LONGEST_LINE} at most"
+    try:
+        ast.parse(cell.source)
+    except SyntaxError as error:
+        yield cell.line + (error.lineno or 1) - 1, f"not Python: {error.msg} (magics have no place in lessons)"
 
 
 def _id_problems(exercises: list[Exercise]) -> Iterator[tuple[int, str]]:
