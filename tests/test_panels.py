@@ -37,6 +37,7 @@ MAKERS = {
     "mask_builder": lambda **k: panels.mask_builder(3, **k),
     "two_heads": lambda **k: panels.two_heads(scores=[EX.scores] * 2, values=EX.values, inputs=EX.inputs, **k),
     "scale": lambda **k: panels.scale(**k),
+    "trained_model": lambda **k: panels.trained_model(**k),
     "map_gallery": lambda **k: panels.map_gallery({"a": EX, "b": exact.fresh_example(1)}, **k),
 }
 each_panel = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
@@ -309,7 +310,7 @@ def test_a_locked_panel_gives_nothing_away(make: Any, own_journal: Path) -> None
 
 
 def state_in(page: str) -> dict[str, Any]:
-    found = re.search(r'data-labkit="([^"]*)"', page)
+    found = re.search(r"data-labkit='([^']*)'", page)
     assert found
     state: dict[str, Any] = json.loads(html.unescape(found[1]))
     return state

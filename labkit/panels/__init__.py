@@ -9,6 +9,7 @@ from labkit.panels.gallery import map_gallery
 from labkit.panels.many_heads import two_heads
 from labkit.panels.one_head import mask_builder, scores_and_values, softmax_row
 from labkit.panels.scaling import scale
+from labkit.panels.trained import trained_model
 
 __all__ = [
     "enliven",
@@ -18,5 +19,6 @@ __all__ = [
     "scale",
     "scores_and_values",
     "softmax_row",
+    "trained_model",
     "two_heads",
 ]

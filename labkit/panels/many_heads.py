@@ -99,8 +99,8 @@ def two_heads(
 ) -> TwoHeads:
     """Move the scores of every head and the entries of `W_O`; give a multi-head trace, or the arrays.
 
-    scores (H, n, m), values (H, m, d_v) or (m, d_v) for all heads, allowed (n, m), W_O (H d_v, d_model) with identity blocks unless given,
-    inputs (n, d_model) for the residual (from the trace, or none).
+    scores (H, n, m), allowed (n, m), values (H, m, d_v), or (m, d_v) shared by the heads; W_O (H d_v, d_model), made
+    of identity blocks unless given; inputs (n, d_model) for the residual, from the trace or none.
 
     >>> panel = two_heads(scores=[[[0.0, 0.0]]], values=[[[2.0], [4.0]]], W_O=[[10.0]])
     >>> panel.update.tolist()

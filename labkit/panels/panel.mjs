@@ -262,7 +262,7 @@ function matrix({ name, title, note, rows, columns, cell, head, kind, corner = "
   const lines = rows.map((text, i) =>
     h("tr", {}, h("th", { scope: "row" }, head ? head(i) : text), columns.map((_, j) => h("td", {}, cell(i, j)))));
   const caption = h("caption", {}, h("b", { class: kind }, name), ` ${title}`, note ? h("span", {}, note) : null);
-  const node = h("table", { class: `lk-matrix ${columns.length > 6 ? "dense" : ""}` }, caption, h("thead", {}, heading), h("tbody", {}, lines));
+  const node = h("table", { class: `lk-matrix ${columns.length > 6 ? "dense" : ""}`, "data-name": name }, caption, h("thead", {}, heading), h("tbody", {}, lines));
   return { node: h("div", { class: "lk-scroll" }, node), lines };
 }
 
@@ -399,7 +399,8 @@ function groups(now, before, row) {
   return now.flatMap((part, p) => {
     const moved = part.pieces.map((piece, i) => !same(piece.numbers, before[p].pieces[i].numbers));
     if (moved.length === 1) return [{ name: part.name, moved: moved[0] }];
-    return [{ name: part.pieces[row].name, moved: moved[row] }, { name: part.rest, moved: moved.some((m, i) => m && i !== row) }];
+    const here = Math.min(row, moved.length - 1);
+    return [{ name: part.pieces[here].name, moved: moved[here] }, { name: part.rest, moved: moved.some((m, i) => m && i !== here) }];
   });
 }
 
@@ -1072,7 +1073,88 @@ function apart({ rows, columns, queries, keys, scores, allowed, weights }, i, j,
   ];
 }
 
-const PANELS = { softmax_row, scores_and_values, mask_builder, two_heads, scale, map_gallery };
+const INTERVENTIONS = [["none", "leave it"], ["zero", "zero it"], ["mean", "put its mean"], ["resample", "take another input's"]];
+
+const trained_model = {
+  keys: ["shown", "layer", "head", "intervention"],
+  looks: ["row", "column"],
+  derive({ shown, layer, head, intervention }, model) {
+    const { text, maps, base, changed } = model.get("texts")[shown];
+    const after = intervention === "none" ? base : changed[intervention][layer][head];
+    return { text, layer, head, intervention, base, after, weights: maps[layer][head], logits: after.logits };
+  },
+  truth: ({ weights, logits }) => ({ weights, logits }),
+  parts: ({ text, weights, logits }) => [
+    whole("the input", text),
+    whole("the map that is drawn", weights),
+    byRow("the predictions", logits, (i) => `the prediction after letter ${i + 1}`, "the other predictions"),
+    whole("everything the model has learned", 0),
+  ],
+  spoken: ({ text, base, after }, model) => {
+    const i = model.get("row");
+    return `After ${text.slice(0, i + 1)} the model predicts ${after.top[i][0][0]}${after === base ? "" : `, without the intervention ${base.top[i][0][0]}`}.`;
+  },
+  help: "Choose with the mouse or with Tab and the arrow keys. Point at a cell of the map, or Tab into it, to choose the position that predicts.",
+  build(ui) {
+    const texts = ui.get("texts");
+    const [layers, heads] = [texts[0].maps.length, texts[0].maps[0].length];
+    const pick = (key, label, options) => choice({ label, options, onInput: (x) => ui.change(key, { [key]: x }) });
+    const count = (n) => [...Array(n).keys()].map((i) => [i, String(i)]);
+    const choices = {
+      shown: choice({ label: "input", options: texts.map(({ text }, k) => [k, text]), onInput: (k) => (ui.look({ row: texts[k].text.length - 2, column: 0 }), ui.change("shown", { shown: k })) }),
+      layer: pick("layer", "layer", count(layers)),
+      head: pick("head", "head", count(heads)),
+      intervention: pick("intervention", "its output", INTERVENTIONS),
+    };
+    const place = h("div", { class: "main" });
+    const predictions = h("div", { class: "lk-apart" });
+    const node = h("div", { class: "lk-model" }, h("div", { class: "lk-bar" }, Object.values(choices).map((control) => control.node)),
+      h("div", { class: "lk-two" }, place, h("div", { class: "side wide" }, predictions)));
+    let [drawn, cells] = [null, []];
+    const draw = (text) => {
+      const names = [...text];
+      const look = (i, j) => (ui.get("row") === i && ui.get("column") === j) || ui.look({ row: i, column: j });
+      cells = names.map((_, i) => names.map((_, j) =>
+        h("button", { class: "lk-cell heat small", type: "button", onfocus: () => look(i, j), onpointerenter: () => look(i, j), onclick: () => look(i, j) }, h("b"))));
+      roam(cells);
+      place.replaceChildren(matrix({ name: "A", kind: "score", title: "map of this head", note: "rows read, columns are read", rows: names, columns: names, corner: "to \\ from", cell: (i, j) => cells[i][j] }).node);
+      drawn = text;
+    };
+    const update = (now, _, locked) => {
+      if (drawn !== now.text) draw(now.text);
+      const [i, j] = [ui.get("row"), ui.get("column")];
+      Object.entries(choices).forEach(([key, control]) => control.update(ui.get(key)));
+      cells.forEach((row, r) => row.forEach((cell, c) => {
+        const weight = locked ? 0 : now.weights[r][c];
+        set(cell, { style: { "--w": weight }, "data-off": c > r, "data-hot": weight > 0.55, "data-line": r === i, "aria-pressed": String(r === i && c === j),
+          "aria-label": `letter ${r + 1}, ${now.text[r]}, reads letter ${c + 1}, ${now.text[c]}: ${locked ? "?" : c > r ? "blocked" : fixed(weight, 2)}` });
+        set(cell.firstChild, { text: locked ? "?" : c > r ? "" : weight < 0.005 ? "0" : fixed(weight, 2).replace(/^0/, "") });
+      }));
+      predictions.replaceChildren(...predicted(now, i, locked));
+    };
+    return { node, update };
+  },
+};
+
+/** What the model expects after one position, untouched and with the intervention. */
+function predicted({ text, layer, head, intervention, base, after }, i, locked) {
+  const truth = text[i + 1];
+  const bars = (name, { top }) => h("div", { class: "lk-top" }, h("b", {}, name), top[i].map(([letter, chance]) =>
+    h("div", { class: letter === truth ? "true" : "" }, h("span", {}, locked ? "?" : letter === truth ? `${letter} ✓` : letter), h("i", { style: { width: `${locked ? 0 : 100 * chance}%` } }), h("span", {}, locked ? "" : fixed(chance, 2)))));
+  const name = `L${layer}H${head}`;
+  const verb = { zero: `${name} set to zero`, mean: `${name} set to its mean`, resample: `${name} from another input` }[intervention];
+  const columns = [bars("as trained", base), ...(verb ? [bars(verb, after)] : [])];
+  const pair = (x, y) => (locked ? "?" : !verb ? fixed(x) : `${fixed(x)} → ${fixed(y)}  (${y > x ? "+" : ""}${fixed(y - x)})`);
+  const facts = truth === undefined ? [["next letter", "none: this is the last position"]] : [["true next letter", truth], ["its logit", pair(base.logits[i], after.logits[i])]];
+  if (base.mean !== null) facts.push(["mean logit where it repeats", pair(base.mean, after.mean)]);
+  return [
+    h("h5", {}, `After ${text.slice(0, i + 1)} the model expects`),
+    h("div", { class: "lk-tops" }, columns),
+    h("dl", {}, facts.flatMap(([term, said]) => [h("dt", {}, term), h("dd", {}, said)])),
+  ];
+}
+
+const PANELS = { softmax_row, scores_and_values, mask_builder, two_heads, scale, map_gallery, trained_model };
 
 /** Bring a panel alive without a kernel: `state` holds the traits. */
 export function standalone(el, state) {

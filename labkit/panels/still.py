@@ -83,7 +83,7 @@ class Still:
         picture = base64.b64encode(self.svg().encode()).decode()
         tables = "".join(_table(grid) for grid in self.grids)
         return (
-            f'<figure class="labkit-panel" data-labkit="{html.escape(json.dumps(state, sort_keys=True))}">'
+            f"<figure class='labkit-panel' data-labkit='{_attribute(state)}'>"
             f'<img alt="{html.escape(f"{self.title}. {self.sentence}")}" '
             f'src="data:image/svg+xml;base64,{picture}">'
             f"<figcaption>{html.escape(self.sentence)} Run this cell in JupyterLab to move things.</figcaption>"
@@ -108,6 +108,12 @@ class Still:
         )
 
 
+def _attribute(state: dict[str, Any]) -> str:
+    """Write JSON for an attribute in single quotes, in which its own double quotes need no escape."""
+    text = json.dumps(state, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("&", "&amp;").replace("'", "&#39;").replace("<", "&lt;")
+
+
 def _table(grid: Grid) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in ["", *grid.columns])
     rows = "".join(
@@ -119,20 +125,20 @@ def _table(grid: Grid) -> str:
 
 def _draw_grid(grid: Grid) -> str:
     hue = HUES[grid.hue]
-    parts = [f'<text x="34" y="-2" fill="{hue}" font-weight="600">{html.escape(grid.name)}</text>']
-    for j, name in enumerate(grid.columns):
-        parts.append(_label(34 + CELL * (j + 0.5), 20, name, fill="#666"))
-    for i, (name, row) in enumerate(zip(grid.rows, grid.texts, strict=True)):
-        y = 30 + ROW * i
-        parts.append(_label(18, y + 21, name, fill="#666"))
+    boxes: list[str] = []
+    light: list[str] = []
+    dark: list[str] = []
+    for i, row in enumerate(grid.texts):
         for j, text in enumerate(row):
-            dark = float(grid.strengths[i, j])
-            ink = "#fff" if dark > 0.55 else "#222"
-            parts.append(
-                f'<rect x="{34 + CELL * j}" y="{y}" width="{CELL - 3}" height="{ROW - 3}" rx="5" fill="{hue}" '
-                f'fill-opacity="{0.06 + 0.84 * dark:.3f}"/>' + _label(34 + CELL * j + 30, y + 20, text, fill=ink)
-            )
-    return "".join(parts)
+            x, y, strength = 34 + CELL * j, 30 + ROW * i, float(grid.strengths[i, j])
+            place = f'x="{x}" y="{y}" width="{CELL - 3}" height="{ROW - 3}" rx="5"'
+            boxes.append(f'<rect {place} fill-opacity="{0.06 + 0.84 * strength:.2f}"/>')
+            (dark if strength > 0.55 else light).append(_text(x + 30, y + 20, text))
+    names = [_text(34 + CELL * (j + 0.5), 20, name) for j, name in enumerate(grid.columns)]
+    names += [_text(18, 51 + ROW * i, name) for i, name in enumerate(grid.rows)]
+    title = f'<text x="34" y="-2" fill="{hue}" font-weight="600">{html.escape(grid.name)}</text>'
+    groups = ((hue, boxes), ("#666", names), ("#222", light), ("#fff", dark))
+    return title + "".join(f'<g fill="{fill}" text-anchor="middle">{"".join(parts)}</g>' for fill, parts in groups)
 
 
 def _draw_plane(plane: Plane) -> str:
@@ -165,5 +171,8 @@ def _draw_plane(plane: Plane) -> str:
 
 
 def _label(x: float, y: float, text: str, fill: str, weight: int = 400) -> str:
-    words = html.escape(text)
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="middle" fill="{fill}" font-weight="{weight}">{words}</text>'
+    return f'<g text-anchor="middle" fill="{fill}" font-weight="{weight}">{_text(x, y, text)}</g>'
+
+
+def _text(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:g}" y="{y:g}">{html.escape(text)}</text>'
