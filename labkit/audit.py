@@ -132,7 +132,7 @@ def _sums(it: _Map) -> list[Finding]:
         return [_either_axis()] if columns_fit and len(columns) > 1 else []
     where = _indices(off)
     if columns_fit:
-        return [Finding("fault", "axis swapped", _swapped_sentence(it), where)]
+        return [Finding("fault", *_which_swap(it), where)]
     text = f"{_rows(where, 'sum')} to {rows[off].min():.3g}" + (f" … {rows[off].max():.3g}" if len(where) > 1 else "")
     if rows[off].max() < 1:
         reason = "weights were zeroed after softmax without renormalising, or columns were cut off, or dropout was on"
@@ -149,15 +149,16 @@ def _either_axis() -> Finding:
     )
 
 
-def _swapped_sentence(it: _Map) -> str:
+def _which_swap(it: _Map) -> tuple[str, str]:
+    """Tell a transposed map from one normalised down its columns, where the mask can: kind and sentence."""
     start = "the columns sum to 1 and the rows do not: "
-    if it.allowed is None or it.allowed.shape[0] != it.allowed.shape[1]:
-        return start + "softmax ran over the destinations, or the map is transposed; the sums cannot tell which."
-    if _obeys(it.weights.T, it.allowed) and not _obeys(it.weights, it.allowed):
-        return start + "the map is transposed (turned round, it obeys the mask)."
-    if _obeys(it.weights, it.allowed) and not _obeys(it.weights.T, it.allowed):
-        return start + "softmax ran down the columns, over the destinations, instead of along the rows."
-    return start + "softmax ran over the destinations, or the map is transposed; this mask cannot tell which."
+    square = it.allowed is not None and it.allowed.shape[0] == it.allowed.shape[1]
+    as_it_is, turned = (square and _obeys(weights, it.mask) for weights in (it.weights, it.weights.T))
+    if turned and not as_it_is:
+        return "transposed", start + "the map is transposed (turned round, it obeys the mask)."
+    if as_it_is and not turned:
+        return "columns normalised", start + "softmax ran down the columns, over the destinations."
+    return "axis swapped", start + "softmax ran over the destinations, or the map is transposed; which, it cannot tell."
 
 
 def _blocked(it: _Map) -> list[Finding]:
@@ -173,20 +174,20 @@ def _blocked(it: _Map) -> list[Finding]:
     if turned:
         return [Finding("fault", "flipped", f"the map breaks its mask, and obeys it with {turned}.", rows)]
     row = int(leak.argmax())
-    text = f"{_rows(rows, 'put')} weight on blocked sources (row {row}: {leak[row]:.3g} of 1)"
-    return [Finding("fault", "blocked sources", text + _leak_pattern(it) + ".", rows)]
+    kind, pattern = _leak_pattern(it.weights, it.allowed)
+    text = f"{_rows(rows, 'put')} weight on blocked sources (row {row}: {leak[row]:.3g} of 1){pattern}."
+    return [Finding("fault", kind, text, rows)]
 
 
-def _leak_pattern(it: _Map) -> str:
-    assert it.allowed is not None
-    leaking = ~it.allowed & (np.abs(it.weights) > LEAK)
-    beside = np.zeros_like(it.allowed)
-    beside[:, 1:] = it.allowed[:, :-1]
+def _leak_pattern(weights: Array, allowed: Array) -> tuple[str, str]:
+    leaking = ~allowed & (np.abs(weights) > LEAK)
+    beside = np.zeros_like(allowed)
+    beside[:, 1:] = allowed[:, :-1]
     if (leaking <= beside).all():
-        return ": always one step right of the allowed ones, so the mask is off by one"
-    if leaking.sum() == (~it.allowed).sum():
-        return ": on every one of them, so no mask worked, as when a blocked score is set to 0"
-    return ""
+        return "mask off by one", ": always one step right of the allowed ones, so the mask is off by one"
+    if leaking.sum() == (~allowed).sum():
+        return "no mask", ": on every one of them, so no mask worked, as when a blocked score is set to 0"
+    return "blocked sources", ""
 
 
 def _looks_turned(it: _Map) -> list[Finding]:

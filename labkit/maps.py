@@ -33,6 +33,7 @@ __all__ = [
     "contributions",
     "encoder_sample",
     "entropy",
+    "fault_gallery",
     "load_arrays",
     "main",
     "rollout",
@@ -151,6 +152,22 @@ def rollout(weights: ArrayLike, residual: float = 0.5) -> DerivedMap:
         f"rollout through {len(array)} layers of {array.shape[1]} averaged heads",
         "It follows weights only: values, W_O, signs and MLPs are left out, and the residual's share is a convention.",
     )
+
+
+def fault_gallery() -> list[Array]:
+    """Make seven causal maps (4, 4) from the same exponentials: one is sound, six went wrong, each in its own way."""
+    exponentials = np.array([[2.0, 1, 1, 4], [1, 2, 1, 1], [2, 2, 4, 8], [1, 1, 4, 2]])
+    allowed = causal(4)
+    shares = {
+        "sound": np.where(allowed, exponentials, 0),
+        "open": exponentials,
+        "zero": np.where(allowed, exponentials, 1),  # a blocked score of 0 has exponential 1
+        "late": np.where(np.tri(4, k=1, dtype=bool), exponentials, 0),
+    }
+    made = {name: part / part.sum(axis=1, keepdims=True) for name, part in shares.items()}
+    columns = shares["sound"] / shares["sound"].sum(axis=0)
+    struck = np.where(allowed, made["open"], 0)
+    return [struck, made["sound"].T, made["late"], made["sound"][::-1], made["sound"], columns, made["zero"]]
 
 
 # ── labkit audit FILE ────────────────────────────────────────────────────────────────────────────────────────────────

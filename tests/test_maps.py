@@ -20,6 +20,7 @@ SOUND = softmax_over_sources(SCORES, causal(6))
 OPEN = softmax_over_sources(SCORES)
 MASK = causal(6)
 LATER = np.tri(6, k=1, dtype=bool)
+ONE_LEAK = np.vstack([SOUND[:1], [[0.4, 0.4, 0, 0, 0.2, 0]], SOUND[2:]])
 STRICTER = np.tri(6, k=-1, dtype=bool) | np.diag(np.arange(6) < 3)
 
 
@@ -49,16 +50,17 @@ def struck_out_afterwards() -> np.ndarray:
 PLANTED = [
     ("sound", SOUND, MASK, set(), ""),
     ("no mask at all", OPEN, None, set(), ""),
-    ("no mask where one was due", OPEN, MASK, {"blocked sources"}, "no mask worked"),
-    ("blocked score set to 0", softmax_over_sources(np.where(MASK, SCORES, 0)), MASK, {"blocked sources"}, "set to 0"),
-    ("mask off by one", softmax_over_sources(SCORES, LATER), MASK, {"blocked sources"}, "off by one"),
+    ("no mask where one was due", OPEN, MASK, {"no mask"}, "no mask worked"),
+    ("blocked score set to 0", softmax_over_sources(np.where(MASK, SCORES, 0)), MASK, {"no mask"}, "set to 0"),
+    ("one blocked source read", ONE_LEAK, MASK, {"blocked sources"}, "row 1: 0.2"),
+    ("mask off by one", softmax_over_sources(SCORES, LATER), MASK, {"mask off by one"}, "off by one"),
     ("rows reversed", SOUND[::-1], MASK, {"flipped"}, "its rows in reverse"),
     ("columns reversed", SOUND[:, ::-1], MASK, {"flipped"}, "its columns in reverse"),
     ("both reversed", SOUND[::-1, ::-1], MASK, {"flipped"}, "both axes in reverse"),
     ("rows reversed, no mask given", SOUND[::-1], None, {"flipped"}, "origin"),
-    ("transposed", SOUND.T, MASK, {"axis swapped"}, "is transposed"),
-    ("transposed, no mask given", OPEN.T, None, {"axis swapped"}, "cannot tell which"),
-    ("softmax down the columns", softmax_down_the_columns(), MASK, {"axis swapped"}, "down the columns"),
+    ("transposed", SOUND.T, MASK, {"transposed"}, "is transposed"),
+    ("transposed, no mask given", OPEN.T, None, {"axis swapped"}, "it cannot tell"),
+    ("softmax down the columns", softmax_down_the_columns(), MASK, {"columns normalised"}, "down the columns"),
     ("zeroed afterwards", struck_out_afterwards(), MASK, {"row sums"}, "without renormalising"),
     ("dropout on", np.where(RNG.random((6, 6)) < 0.8, OPEN / 0.8, 0), None, {"row sums"}, "dropout"),
     ("scores", SCORES, None, {"not weights"}, "before softmax"),
@@ -77,6 +79,13 @@ def test_a_planted_fault_is_named_and_no_other(weights, allowed, kinds, words) -
     if words:
         found = [f for f in audit(weights, allowed) if f.severity in ("fault", "warning")]
         assert words in found[0].sentence
+
+
+def test_the_gallery_has_every_kind_once() -> None:
+    kinds = [[f.kind for f in audit(weights, causal(4)).of("fault")] for weights in maps.fault_gallery()]
+    assert sorted(kinds) == sorted(
+        [["row sums"], ["transposed"], ["mask off by one"], ["flipped"], [], ["columns normalised"], ["no mask"]]
+    )
 
 
 def test_sound_maps_of_many_shapes_have_no_fault() -> None:
