@@ -410,7 +410,7 @@ def _noted(exercise: Exercise, answer: Any, verdict: Verdict) -> Verdict:
     """Journal the answer and add what attempts have earned: hints one by one, and the first prediction."""
     if verdict.status in ("blank", "unreadable"):
         return verdict
-    first, now = journal.first(exercise.id), answers.in_words(answer)
+    first, now = journal.first(exercise.id), _in_words(answer)
     journal.record(exercise.id, answer, verdict.status)
     tries = _attempts.setdefault(exercise.id, [])
     if verdict.status == "wrong" and now not in tries:
@@ -422,6 +422,12 @@ def _noted(exercise: Exercise, answer: Any, verdict: Verdict) -> Verdict:
         return verdict
     hints = exercise.feedback.hints
     return replace(verdict, hints=hints[: len(tries)], hints_left=max(0, len(hints) - len(tries)))
+
+
+def _in_words(answer: Any) -> str:
+    """Tell one attempt from another; a function is what its body does, not where it is stored."""
+    code = getattr(answer, "__code__", None)
+    return answers.in_words(answer) if code is None else repr((code.co_code, code.co_consts, code.co_names))
 
 
 class Checks:

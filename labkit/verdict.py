@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
@@ -102,4 +103,5 @@ def _row(text: str, lead: str = "", faint: bool = False) -> str:
     if not text:
         return ""
     style = f"margin-top:4px{';opacity:0.7' if faint else ''}"
-    return f'<div style="{style}">{lead and f"<strong>{lead}</strong>"}{escape(text)}</div>'
+    words = re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+    return f'<div style="{style}">{lead and f"<strong>{lead}</strong>"}{words}</div>'

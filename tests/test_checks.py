@@ -227,7 +227,9 @@ def test_what_looks_wrong_and_is_right() -> None:
     z1, z2 = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])
     W_O = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0], [0.0, -1.0]])
     assert check.update("x", z1 @ W_O[:2] + z2 @ W_O[2:], outputs=[z1, z2], W_O=W_O).status == "right"
-    mask = check.mask("x", CAUSAL & np.array([True, True, False]), rule="causal+padding", n=3, is_real=[1, 1, 0])
+    mask = check.mask(
+        "x", CAUSAL & np.array([True, True, False]), rule="causal+padding", n=3, is_real=[True, True, False]
+    )
     assert mask.status == "right"
 
 
@@ -381,6 +383,21 @@ def test_hints_come_one_by_one_and_only_after_an_attempt() -> None:
         assert (verdict.hints, verdict.hint, verdict.hints_left) == (("one", "two"), "two", 0)
         assert ask([0, 0, 1]).hints == ("one", "two")
         assert ask([1 / 3, 2 / 3, 0]).hints == ()
+
+
+def test_a_function_earns_a_hint_for_every_new_body() -> None:
+    def attempt(source: str) -> Verdict:
+        space: dict[str, Any] = {}
+        exec(source, space)
+        verdict = check.function("f", space["f"], task="dot")
+        assert isinstance(verdict, Verdict)
+        return verdict
+
+    with feedback.using({"f": Feedback(hints=("one", "two"))}):
+        assert attempt("def f(a, b): ...").hints == ()
+        assert attempt("def f(a, b): return 1").hints == ("one",)
+        assert attempt("def f(a, b): return 1").hints == ("one",)
+        assert attempt("def f(a, b): return 2").hints == ("one", "two")
 
 
 def test_the_first_prediction_stays_visible() -> None:

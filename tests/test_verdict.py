@@ -16,7 +16,7 @@ from labkit.verdict import _LOOKS, Status, Verdict
 FULL = Verdict(
     "masks-row-2",
     "wrong",
-    "This is not it.",
+    "This is not it: use `allowed`, as <before>.",
     CATALOGUE["weights-columns"],
     possible=2,
     hints=("First hint.", "Second hint."),
@@ -54,8 +54,17 @@ def words(text: str) -> list[str]:
 def test_both_forms_say_the_same(status: Status) -> None:
     verdict = replace(FULL, status=status)
     html = Reader(verdict._repr_html_())
-    assert sorted(words(html.text)) == sorted(words(str(verdict)))
-    for part in (verdict.title, verdict.message, verdict.look, "First hint.", "Second hint.", "[1, 0]", "dot("):
+    assert sorted(words(html.text)) == sorted(words(str(verdict).replace("`", "")))
+    for part in (
+        verdict.title,
+        "This is not it: use",
+        "as <before>.",
+        verdict.look,
+        "First hint.",
+        "Second hint.",
+        "[1, 0]",
+        "dot(",
+    ):
         assert part in html.text
         assert part in str(verdict)
 
@@ -63,7 +72,7 @@ def test_both_forms_say_the_same(status: Status) -> None:
 @pytest.mark.parametrize("status", get_args(Status))
 def test_only_what_a_sanitizer_keeps(status: Status) -> None:
     html = Reader(replace(FULL, status=status)._repr_html_())
-    assert set(html.tags) <= {"div", "span", "strong", "pre"}
+    assert set(html.tags) <= {"div", "span", "strong", "pre", "code"}
     assert html.open == []
     for style in html.styles:
         for rule in style.split(";"):
@@ -102,6 +111,11 @@ def test_everything_a_learner_wrote_is_escaped() -> None:
     html = replace(FULL, message=nasty, first=nasty, case=nasty, hints=(nasty,), exercise_id=nasty)._repr_html_()
     assert "<script" not in html
     assert html.count("&lt;script&gt;") == 5
+
+
+def test_backticks_become_code() -> None:
+    assert "use <code>allowed</code>, as &lt;before&gt;." in FULL._repr_html_()
+    assert "use `allowed`, as <before>." in str(FULL)
 
 
 def test_a_short_card_has_no_empty_rows() -> None:
