@@ -46,6 +46,7 @@ def file_name(text: str) -> str:
     ('alice', 'x-d6b96a97')
     """
     safe = re.sub(r"[^0-9A-Za-z_-]+", "-", text)[:60].strip("-_")
-    if safe == text and safe.lower() == safe and safe not in _RESERVED:
+    hashed = re.search(r"-[0-9a-f]{8}$", text)  # looks like one of those below
+    if safe and safe == text.lower() == text and safe not in _RESERVED and not hashed:
         return safe
     return f"{safe or 'student'}-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"

@@ -1,0 +1,194 @@
+"""Answers are found again after other editors: stripped ids, split, renamed, doubled, deleted and retyped cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labkit.grading.key import Key, run_key
+from labkit.grading.keyfile import read_key
+from labkit.grading.matching import Match, match
+from labkit.grading.model import Cell
+
+KEY = '''---
+title: A small key
+---
+
+```{code-cell} python
+import numpy as np
+from labkit import check, masks
+
+S = np.log(np.array([[1.0, 2.0], [1.0, 3.0]]))
+allowed = masks.causal(2)
+```
+
+```{code-cell} python
+---
+answer: row-2
+points: 2
+hints:
+  - none
+---
+row_2 = [1/4, 3/4]
+```
+
+```{code-cell} python
+check.weights("row-2", row_2, scores=S[1], allowed=allowed[1])
+from_answer = row_2[0] + 1
+```
+
+```{code-cell} python
+:answer: shapes
+:points: 1
+n = 2
+d_k = 3
+```
+
+```{code-cell} python
+check.shapes("shapes", (n, d_k), of="Q", n=2, d_k=3)
+```
+
+```{code-cell} python
+---
+answer: write-mix
+points: 3
+---
+def mix(weights, values):
+    """Mix."""
+    return [[sum(w * v[k] for w, v in zip(row, values)) for k in range(len(values[0]))] for row in weights]
+```
+
+```{code-cell} python
+check.function("write-mix", mix, task="mix")
+```
+
+```{code-cell} python
+---
+answer: say
+points: 4
+---
+words = "A mixture stays between its values."
+```
+
+```{code-cell} python
+check.written("say", words)
+```
+'''
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
+    path = tmp_path_factory.mktemp("keys") / "small.md"
+    path.write_text(KEY)
+    return run_key(read_key(path))
+
+
+def cell(source: str, exercise: str | None = None, locked: bool = False, kind: str = "code") -> Cell:
+    return Cell(kind, source, exercise, locked)  # type: ignore[arg-type]
+
+
+def row(key: Key, *cells: Cell) -> tuple[str, str, tuple[str, ...]]:
+    answer = match(key, cells).answers["row-2"]
+    return answer.source, answer.found, answer.notes
+
+
+def test_the_key_is_understood(key: Key) -> None:
+    assert {item.id: (item.points, item.expression, item.names) for item in key.items} == {
+        "row-2": (2, "row_2", ("row_2",)),
+        "shapes": (1, "(n, d_k)", ("n", "d_k")),
+        "write-mix": (3, "mix", ("mix",)),
+        "say": (4, "words", ("words",)),
+    }
+    assert key.out_of == 10
+    assert key.items[-1].rubric == 'words = "A mixture stays between its values."\n'
+
+
+def test_given_values_leave_out_what_an_answer_went_into(key: Key) -> None:
+    assert set(key.stages[0].values) == {"S", "allowed"}
+    assert all(not stage.values for stage in key.stages[1:])
+
+
+def test_metadata_comes_first(key: Key) -> None:
+    assert row(key, cell("row_2 = 0"), cell("row_2 = 1", "row-2")) == ("row_2 = 1", "metadata", ())
+
+
+def test_nbgraders_ids_are_understood(key: Key) -> None:
+    assert row(key, cell("row_2 = 1", "answer-row-2"))[:2] == ("row_2 = 1", "metadata")
+
+
+def test_then_the_marker_line(key: Key) -> None:
+    source = "# exercise: row-2 (2 points)\nrow_2 = 1"
+    assert row(key, cell("row_2 = 0"), cell(source)) == (source, "marker", ())
+
+
+def test_then_the_name(key: Key) -> None:
+    assert row(key, cell("x = 1"), cell("row_2 = 1"))[:2] == ("row_2 = 1", "name")
+
+
+def test_a_deleted_cell_is_missing(key: Key) -> None:
+    assert row(key, cell("x = 1")) == ("", "missing", ())
+
+
+def test_of_two_cells_the_last_filled_one_counts(key: Key) -> None:
+    cells = [cell("row_2 = 0", "row-2"), cell("row_2 = 1", "row-2"), cell("row_2 = [..., ...]", "row-2")]
+    source, _, notes = row(key, *cells)
+    assert source == "row_2 = 1"
+    assert notes == ("3 cells carry its id; the last one that is filled in counts",)
+    steps = [step.source for step in match(key, cells).program if step.stage is None]
+    assert steps == ["row_2 = 1"]  # the others are not run either
+
+
+def test_a_split_cell_is_read_together(key: Key) -> None:
+    answer = match(key, [cell("# exercise: shapes (1 point)\nn = 2"), cell("d_k = 3")]).answers["shapes"]
+    assert answer.source == "# exercise: shapes (1 point)\nn = 2\nd_k = 3"
+    assert answer.notes == ("its cell was split; the parts were read together",)
+
+
+def test_a_split_that_kept_its_id_twice_is_read_together(key: Key) -> None:
+    answer = match(key, [cell("n = 2", "shapes"), cell("d_k = 3", "shapes")]).answers["shapes"]
+    assert answer.sources == ("n = 2", "d_k = 3")
+
+
+def test_a_renamed_answer_is_read_and_noted(key: Key) -> None:
+    answer = match(key, [cell("row2 = 1", "row-2")]).answers["row-2"]
+    assert answer.renamed == (("row_2", "row2"),)
+    assert answer.notes == ("`row2` was read as `row_2`",)
+
+
+@pytest.mark.parametrize("kind", ["markdown", "raw"])
+def test_a_cell_of_another_kind_is_read_as_code(key: Key, kind: str) -> None:
+    source, _, notes = row(key, cell("row_2 = 1", "row-2", kind=kind))
+    assert source == "row_2 = 1"
+    assert notes == (f"its cell had become a {kind} cell and was read as code",)
+
+
+def program(matched: Match, key: Key) -> list[str]:
+    return [
+        (step.source or "" if step.stage is None else key.stages[step.stage].cell.source).strip().splitlines()[0]
+        for step in matched.program
+    ]
+
+
+def test_locked_cells_come_from_the_key(key: Key) -> None:
+    setup = key.stages[0].cell.source
+    cells = [cell("np = None", "setup", locked=True), cell(setup), cell("row_2 = 1", "row-2"), cell("scratch = 2")]
+    assert program(match(key, cells), key) == ["import numpy as np", "row_2 = 1", "scratch = 2"]
+
+
+def test_deleted_given_cells_are_run_all_the_same(key: Key) -> None:
+    assert program(match(key, [cell("scratch = 2")]), key) == ["scratch = 2", "import numpy as np"]
+
+
+def test_unknown_ids_are_noted(key: Key) -> None:
+    assert match(key, [cell("# exercise: other (1 point)\nx = 1")]).notes == (
+        "a cell carries the unknown exercise id 'other'",
+    )
+
+
+def test_keys_of_a_folder_prefer_the_source(tmp_path: Path) -> None:
+    from labkit.grading.keyfile import find_keys
+
+    for name in ("a.md", "a.ipynb", "b.ipynb", "README.md"):
+        (tmp_path / name).write_text(KEY if name == "a.md" else "# text\n")
+    assert [path.name for path in find_keys(tmp_path)] == ["a.md", "b.ipynb"]
