@@ -9,6 +9,7 @@ float32 stays float32, integers and fractions become float64, float16 and bfloat
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -183,6 +184,8 @@ def as_floats(array: ArrayLike, name: str, axes: int = 1) -> Array:
     """
     try:
         array = np.asarray(array)
+        if array.dtype == object and not all(isinstance(number, numbers.Real) for number in array.flat):
+            raise TypeError("it holds something that is no number")
         array = array.astype(_float_type(array.dtype), copy=False)
     except (TypeError, ValueError) as error:
         raise LabkitError(f"{name} cannot be read as an array of real numbers: {error}.") from error
