@@ -8,12 +8,19 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 CI = bool(os.environ.get("CI")) and sys.platform == "linux"  # there, .ci/run installs everything
 
 for name in ("LABKIT_LEARNER", "NBGRADER_EXECUTION", "NBGRADER_VALIDATING"):
     os.environ.pop(name, None)
 os.environ["LABKIT_JOURNAL"] = "off"  # a test that wants a journal names a folder of its own
+
+# A loaded machine is no failure, so no deadlines; mutants need a quick yes or no, not the smallest example.
+settings.register_profile("here", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=25, phases=[Phase.generate])
+settings.load_profile("ci" if CI else "here")
 
 
 def require(name: str, available: object) -> None:
