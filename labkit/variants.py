@@ -6,6 +6,7 @@ import hashlib
 import os
 import unicodedata
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import lru_cache
 from typing import Any
 
@@ -59,8 +60,16 @@ def variant(
     True
     """
     who = whoever() if learner is None else normalised(learner)
+    return deepcopy(_accepted(who, exercise_id, accept, tuple(sorted(options.items()))))
+
+
+@lru_cache(maxsize=1024)
+def _accepted(
+    who: str, exercise_id: str, accept: Callable[[Example], bool] | None, options: tuple[tuple[str, Any], ...]
+) -> Example:
     for attempt in range(200):
-        example = _draw(_seed(who, exercise_id, attempt), tuple(sorted(options.items())))
+        seed = hashlib.sha256(f"{who}\n{exercise_id}\n{attempt}".encode()).hexdigest()
+        example = fresh_example(seed, **dict(options))
         if tells_slips_apart(example) and (accept is None or accept(example)):
             return example
     raise LabkitError(f"no example for {exercise_id} was accepted in 200 draws: ask for less.")
@@ -89,12 +98,3 @@ def _questions(example: Example) -> Iterator[tuple[str, Inputs]]:
         yield "mixture", {"weights": weights[i], "values": values}
     yield "weights", {"scores": scores, "allowed": allowed}
     yield "mixture", {"weights": weights, "values": values}
-
-
-def _seed(who: str, exercise_id: str, attempt: int) -> str:
-    return hashlib.sha256(f"{who}\n{exercise_id}\n{attempt}".encode()).hexdigest()
-
-
-@lru_cache(maxsize=256)
-def _draw(seed: str, options: tuple[tuple[str, Any], ...]) -> Example:
-    return fresh_example(seed, **dict(options))
