@@ -1,19 +1,21 @@
-"""Train the small models that ship with labkit, and write their files and their model card.
+"""Train the small models that ship with labkit, and write their files.
 
 The forward pass is labkit's own `Model.run`; the backward pass below is written by hand, formula by formula, and
 `tests/test_train_model.py` compares it with finite differences. NumPy only.
 
-    python tools/train_model.py                 train every model, write labkit/models and docs/model_card.md
+    python tools/train_model.py                 train every model and write labkit/models
     python tools/train_model.py --only copy     train one of them
-    python tools/train_model.py --card          measure the shipped models again and rewrite the card
+    python tools/model_card.py                  measure the models and write docs/model_card.md
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -21,27 +23,37 @@ from labkit.attention import Array, AttentionTrace
 from labkit.transformer import LETTERS, LayerTrace, Model, from_parameters, repeated_sequences
 
 Arrays = dict[str, Array]
+MODELS = Path(__file__).parent.parent / "labkit" / "models"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Everything that decides a training run."""
+    """Everything that decides a training run; `spread` is how large W_Q and W_K start. They do not decay."""
 
     name: str
     seed: int
+    heads: int
+    steps: int
+    weight_decay: float
+    spread: float
     d_model: int = 48
     d_k: int = 12
     d_v: int = 8
-    heads: int = 4
     layers: int = 2
     length: int = 24
-    steps: int = 3000
     batch: int = 64
     learning_rate: float = 3e-3
-    weight_decay: float = 0.3
+
+    def rate(self, step: int) -> float:
+        """Warm up over 100 steps, then go down along a cosine to a twentieth."""
+        down = 0.05 + 0.475 * (1 + float(np.cos(np.pi * step / self.steps)))
+        return self.learning_rate * min(1, (step + 1) / 100) * down
 
 
-SETTINGS = [Setting("copy", seed=1)]
+SETTINGS = (
+    Setting("copy", seed=1, heads=4, steps=3000, weight_decay=1.0, spread=2.0),
+    Setting("surplus", seed=3, heads=6, steps=2500, weight_decay=1.2, spread=3.0),
+)
 
 
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -62,7 +74,8 @@ def start(setting: Setting) -> Arrays:
     }
     for i in range(setting.layers):
         for kind, width in (("W_Q", setting.d_k), ("W_K", setting.d_k), ("W_V", setting.d_v)):
-            arrays[f"{kind}.{i}"] = draw(h, d, width, spread=d**-0.5)
+            scale = 1.0 if kind == "W_V" else setting.spread
+            arrays[f"{kind}.{i}"] = draw(h, d, width, spread=scale * d**-0.5)
         arrays[f"W_O.{i}"] = draw(h * setting.d_v, d, spread=d**-0.5)
     return arrays
 
@@ -140,12 +153,40 @@ def train(setting: Setting, report: Callable[[str], None] = print) -> Arrays:
     for step in range(setting.steps):
         sequences = repeated_sequences(setting.batch, seed=10**9 * setting.seed + step, length=setting.length + 1)
         loss, gradients = loss_and_gradients(arrays, sequences[:, :-1], sequences[:, 1:])
-        rate = setting.learning_rate * min(1, (step + 1) / 100) * (0.05 + 0.475 * (1 + np.cos(np.pi * step / setting.steps)))
+        rate = setting.rate(step)
         for name, gradient in gradients.items():
             first[name] += 0.1 * (gradient - first[name])
             second[name] += 0.02 * (gradient**2 - second[name])
             move = first[name] / (1 - 0.9 ** (step + 1)) / (np.sqrt(second[name] / (1 - 0.98 ** (step + 1))) + 1e-8)
-            arrays[name] = (arrays[name] * (1 - rate * setting.weight_decay) - rate * move).astype(np.float32)
+            decay = 0.0 if name[:3] in ("W_Q", "W_K") else setting.weight_decay
+            arrays[name] = (arrays[name] * (1 - rate * decay) - rate * move).astype(np.float32)
         if step % 250 == 0 or step == setting.steps - 1:
             report(f"{setting.name}: step {step:5d}  loss {loss:.4f}  {time.perf_counter() - began:5.1f} s")
     return arrays
+
+
+def save(name: str, arrays: Arrays) -> None:
+    """Write a model in half precision, and the checksums of all models beside it."""
+    halves = {key: array.astype(np.float16) for key, array in arrays.items()}
+    np.savez_compressed(MODELS / f"{name}.npz", allow_pickle=False, **halves)
+    lines = [f"{checksum(path)}  {path.name}" for path in sorted(MODELS.glob("*.npz"))]
+    (MODELS / "SHA256SUMS").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+def checksum(path: Path) -> str:
+    """Give a file's SHA-256."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train what is asked for."""
+    parser = argparse.ArgumentParser(description="Train the models that ship with labkit.")
+    parser.add_argument("--only", choices=[setting.name for setting in SETTINGS], help="train one model")
+    options = parser.parse_args(argv)
+    for setting in SETTINGS:
+        if options.only in (None, setting.name):
+            save(setting.name, train(setting))
+
+
+if __name__ == "__main__":
+    main()
