@@ -225,16 +225,23 @@ class Marker:
         if item.exercise.step == "function":
             return self._function(item, answer, expression)
         try:
-            typed = assignments(answer.source)
+            value = self._typed(item, answer, expression)
         except NotLiteralError:
             return Pending(item, answer, expression)
-        try:
-            value = evaluate(ast.parse(expression, mode="eval").body, typed)
-        except NotLiteralError:
-            if not all(_renamed(name, answer.renamed) in typed for name in item.names):
-                return Pending(item, answer, expression)
-            value = None  # everything is typed, and this part of it is not there
         return self._judged(item, answer, value, "literal")
+
+    def _typed(self, item: Item, answer: Answer, expression: str) -> Any:
+        """Read the answer as literals; None where everything is typed and this is not there."""
+        typed = assignments(answer.source)
+        if not all(_renamed(name, answer.renamed) in typed for name in item.names):
+            return None
+        tree = ast.parse(expression, mode="eval")
+        try:
+            return evaluate(tree.body, typed)
+        except NotLiteralError:
+            if any(isinstance(node, ast.Name) and node.id not in typed for node in ast.walk(tree)):
+                raise  # it needs something of the lesson's own
+            return None
 
     def _function(self, item: Item, answer: Answer, expression: str) -> Mark | Pending:
         if is_blank_function(answer.source, expression):

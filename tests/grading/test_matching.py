@@ -11,76 +11,13 @@ from labkit.grading.keyfile import read_key
 from labkit.grading.matching import Match, match
 from labkit.grading.model import Cell
 
-KEY = '''---
-title: A small key
----
-
-```{code-cell} python
-import numpy as np
-from labkit import check, masks
-
-S = np.log(np.array([[1.0, 2.0], [1.0, 3.0]]))
-allowed = masks.causal(2)
-```
-
-```{code-cell} python
----
-answer: row-2
-points: 2
-hints:
-  - none
----
-row_2 = [1/4, 3/4]
-```
-
-```{code-cell} python
-check.weights("row-2", row_2, scores=S[1], allowed=allowed[1])
-from_answer = row_2[0] + 1
-```
-
-```{code-cell} python
-:answer: shapes
-:points: 1
-n = 2
-d_k = 3
-```
-
-```{code-cell} python
-check.shapes("shapes", (n, d_k), of="Q", n=2, d_k=3)
-```
-
-```{code-cell} python
----
-answer: write-mix
-points: 3
----
-def mix(weights, values):
-    """Mix."""
-    return [[sum(w * v[k] for w, v in zip(row, values)) for k in range(len(values[0]))] for row in weights]
-```
-
-```{code-cell} python
-check.function("write-mix", mix, task="mix")
-```
-
-```{code-cell} python
----
-answer: say
-points: 4
----
-words = "A mixture stays between its values."
-```
-
-```{code-cell} python
-check.written("say", words)
-```
-'''
+KEY = Path(__file__).with_name("small_key.md").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
     path = tmp_path_factory.mktemp("keys") / "small.md"
-    path.write_text(KEY)
+    path.write_text(KEY, encoding="utf-8")
     return run_key(read_key(path))
 
 
