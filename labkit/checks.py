@@ -94,7 +94,13 @@ class Exercise:
             return self._verdict("unreadable", f"{str(reason)[0].upper()}{str(reason)[1:]}")
 
     def _verdict(self, status: Status, message: str, slip: Slip | None = None) -> Verdict:
-        return Verdict(self.id, status, message, slip, self.points)
+        return Verdict(self.id, status, message, slip, self._section(slip) if status == "wrong" else "", self.points)
+
+    def _section(self, slip: Slip | None) -> str:
+        """Give the section to look at again: the slip's, else what the exercise is about."""
+        if slip is not None and slip.section:
+            return slip.section
+        return next((slips.section_of(topic) for topic in self.feedback.covers if topic in slips.TOPICS), "")
 
     def _right(self, reason: str = "") -> Verdict:
         return self._verdict("right", reason or self.feedback.why.get("right") or REASONS[self.step])

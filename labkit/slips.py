@@ -28,52 +28,111 @@ class Slip:
     section: str
     compute: Callable[[Inputs], Any]  # None where the slip does not apply to these inputs
 
-    @property
-    def look(self) -> str:
-        """Say where to look again, or give "".
 
-        >>> CATALOGUE["weights-columns"].look
-        'lesson 02 scores: softmax over the sources of each row (C5)'
-        """
-        lesson, _, topic = self.section.rpartition(", ")
-        return f"lesson {lesson}: {TOPICS[topic]} ({topic})" if topic in TOPICS else self.section
+def look_again(section: str) -> str:
+    """Say in words where a section is, or give "".
 
+    >>> look_again("02 scores and softmax, C5")
+    'Look again at lesson 02 scores and softmax: softmax over the sources of each row (C5).'
+    """
+    lesson, _, topic = section.rpartition(", ")
+    where = f"lesson {lesson}: {TOPICS[topic]} ({topic})" if topic in TOPICS else section
+    return f"Look again at {where}." if where else ""
+
+
+def section_of(topic: str) -> str:
+    """Give the section of a topic.
+
+    >>> section_of("M2")
+    '03 masks, M2'
+    """
+    return f"{LESSONS[topic[0]]}, {topic}"
+
+
+LESSONS = {
+    "S": "00 start here",
+    "P": "01 projections",
+    "C": "02 scores and softmax",
+    "M": "03 masks",
+    "W": "04 worked example",
+    "T": "05 perturb",
+    "H": "06 heads write back",
+    "A": "07 reading maps",
+    "I": "08 interventions",
+}
 
 # What the lessons are about, by the ids of their sections: tells a learner where to look again.
 TOPICS = {
+    "S1": "how a lesson works",
     "S2": "the refresher on products and normalising",
     "S3": "vectors as rows and as columns",
+    "S4": "the residual stream and its updates",
+    "S5": "what a map does not show",
+    "S6": "why an early word can matter late",
     "P1": "three projections and their shapes",
     "P2": "who asks, who answers, what is mixed",
     "P3": "learned parameters and computed activations",
+    "P4": "what the sublayer is really given",
     "P5": "score and content on different ways",
     "P6": "the shape drill",
+    "P7": "biases left out",
     "C1": "rows are destinations, columns are sources",
     "C2": "a score is neither a share nor a cosine",
     "C3": "which width the divisor takes",
+    "C4": "why scores are divided at all",
     "C5": "softmax over the sources of each row",
     "C6": "a competitor rises",
     "C7": "weights are shares",
     "C8": "subtracting the right maximum",
+    "C9": "the slope of softmax",
+    "C10": "dropout on weights",
     "M1": "the causal mask, added before the softmax",
     "M2": "a score of 0 does not mask",
     "M3": "striking out weights afterwards",
+    "M4": "a weight against its competitors",
     "M5": "padding",
     "M6": "the same array, opposite meanings",
     "M7": "rows with nothing allowed, and finite fills",
     "M8": "why the diagonal is allowed",
+    "M9": "changing the future",
     "M10": "which corners coincide",
+    "M11": "a route is no guarantee",
+    "W1": "the worked example",
+    "W2": "row by row, with steps left blank",
     "W3": "what a mixture is",
+    "W4": "attention with lists only",
+    "W5": "the two paths of a head",
+    "W6": "invented vectors",
+    "W7": "fresh numbers",
+    "T1": "two paths, two families of sliders",
+    "T2": "forbidding a source, or emptying its value",
+    "T3": "sources with equal values",
+    "T4": "a saturated row",
+    "T5": "another token, the same parameters",
+    "T6": "predict, then move",
+    "H1": "one distribution for each head",
     "H2": "side by side, then through W_O",
     "H3": "routing with two heads",
     "H4": "what W_O can do",
     "H5": "adding to the original state",
     "H6": "heads are no slices of the input",
+    "H7": "labels need evidence",
     "H8": "reading from another sequence",
     "A1": "what a map is, and faults it shows",
+    "A2": "weights the mask forces",
     "A3": "one head or an average",
-    "A5": "weight times length of the value",
-    "I2": "scores that find heads",
+    "A4": "same map, other output",
+    "A5": "weight times value norm",
+    "A6": "what comes after the map",
+    "A7": "positions that hold gathered information",
+    "A8": "is attention an explanation",
+    "A9": "claims made from a map",
+    "A10": "reading on",
+    "I1": "an intervention and its outcome",
+    "I2": "heads found by measurement",
+    "I3": "the map first, then the effect",
+    "I4": "effects depend on the intervention",
+    "I5": "a claim with a control",
 }
 
 
@@ -207,7 +266,7 @@ SHAPES = [
         "shapes",
         "as many sources as destinations",
         "Keys and values come from the sources, and there are m of them: K and V have m rows, S and A have m columns.",
-        "06 heads, H8",
+        "06 heads write back, H8",
         lambda given: _shape_with(m="n")(given) if given.get("m") else None,
     ),
     Slip(
@@ -215,7 +274,7 @@ SHAPES = [
         "shapes",
         "as many destinations as sources",
         "Every destination asks one query and gets one row: Q, S, A and Z have n rows, however many sources there are.",
-        "06 heads, H8",
+        "06 heads write back, H8",
         _shape_with(n="m"),
     ),
     Slip(
@@ -231,7 +290,7 @@ SHAPES = [
         "shapes",
         "one head only",
         "The heads lie side by side along the features, so their widths add up to H d_v.",
-        "06 heads, H2",
+        "06 heads write back, H2",
         _shape_with(**{"H d_v": "d_v"}),
     ),
     Slip(
@@ -239,7 +298,7 @@ SHAPES = [
         "shapes",
         "heads put below each other",
         "Concatenation runs along the features: every position keeps its one row, and that row grows wider.",
-        "06 heads, H2",
+        "06 heads write back, H2",
         _shape_stacked,
     ),
     Slip(
@@ -247,7 +306,7 @@ SHAPES = [
         "shapes",
         "one averaged map",
         "Every head has a map of its own, so the head axis comes first and nothing is averaged.",
-        "07 maps, A3",
+        "07 reading maps, A3",
         _shape_averaged,
     ),
 ]
@@ -346,7 +405,7 @@ SCORES = [
         "scores",
         "the plain dot products, not divided",
         "Divide by sqrt(d_k): longer vectors would otherwise give larger scores for no other reason than their width.",
-        "02 scores, C3",
+        "02 scores and softmax, C3",
         _dots,
     ),
     Slip(
@@ -354,7 +413,7 @@ SCORES = [
         "scores",
         "dividing by d_k itself, or by its root twice",
         "The divisor is the square root of d_k, once: scale the queries or the scores, not queries and keys both.",
-        "02 scores, C3",
+        "02 scores and softmax, C3",
         lambda given: _dots(given) / _width(given),
     ),
     Slip(
@@ -362,7 +421,7 @@ SCORES = [
         "scores",
         "multiplying by sqrt(d_k)",
         "The root makes scores smaller: a factor d_k ** -0.5 is multiplied, a divisor sqrt(d_k) is divided by.",
-        "02 scores, C3",
+        "02 scores and softmax, C3",
         lambda given: _dots(given) * _width(given) ** 0.5,
     ),
     Slip(
@@ -370,7 +429,7 @@ SCORES = [
         "scores",
         "dividing by sqrt(d_model)",
         "The divisor follows the vectors that are compared, and those are d_k wide, not d_model.",
-        "02 scores, C3",
+        "02 scores and softmax, C3",
         _divided_by_root_of("d_model"),
     ),
     Slip(
@@ -378,7 +437,7 @@ SCORES = [
         "scores",
         "dividing by the root of the number of positions",
         "How many sources there are has nothing to do with one dot product: divide by sqrt(d_k).",
-        "02 scores, C3",
+        "02 scores and softmax, C3",
         lambda given: _dots(given) / float(np.atleast_2d(given["keys"]).shape[-2]) ** 0.5,
     ),
     Slip(
@@ -386,7 +445,7 @@ SCORES = [
         "scores",
         "dividing by the root of the number of heads",
         "Each head scales by its own width sqrt(d_k), whatever the number of heads.",
-        "02 scores, C3",
+        "02 scores and softmax, C3",
         _divided_by_root_of("H"),
     ),
     Slip(
@@ -394,7 +453,7 @@ SCORES = [
         "scores",
         "dividing by sqrt(d_v)",
         "Values play no part in the scores: the divisor is the root of the query and key width d_k.",
-        "02 scores, C3",
+        "02 scores and softmax, C3",
         _divided_by_root_of("d_v"),
     ),
     Slip(
@@ -402,7 +461,7 @@ SCORES = [
         "scores",
         "keys against queries",
         "Destinations are rows: entry (i, j) is query i times key j. The transpose swaps who reads and who is read.",
-        "02 scores, C1",
+        "02 scores and softmax, C1",
         _scores_transposed,
     ),
     Slip(
@@ -410,7 +469,7 @@ SCORES = [
         "scores",
         "the cosine of the angle",
         "A score is no cosine: the lengths of query and key count, and only sqrt(d_k) is divided out.",
-        "02 scores, C2",
+        "02 scores and softmax, C2",
         _cosine,
     ),
 ]
@@ -545,7 +604,7 @@ WEIGHTS = [
         "weights",
         "normalising down the columns",
         "Each destination shares out its own attention: the weights of one row sum to 1, those of a column need not.",
-        "02 scores, C5",
+        "02 scores and softmax, C5",
         _down_the_columns,
     ),
     Slip(
@@ -553,7 +612,7 @@ WEIGHTS = [
         "weights",
         "one softmax over the whole matrix",
         "Every row has a softmax of its own: each row sums to 1, not the matrix.",
-        "02 scores, C5",
+        "02 scores and softmax, C5",
         _whole_matrix,
     ),
     Slip(
@@ -561,7 +620,7 @@ WEIGHTS = [
         "weights",
         "each score divided by the sum of the scores",
         "Softmax divides exponentials, not scores: scores may be 0 or negative, and adding 5 to all changes nothing.",
-        "02 scores, C5",
+        "02 scores and softmax, C5",
         _raw_shares,
     ),
     Slip(
@@ -569,7 +628,7 @@ WEIGHTS = [
         "weights",
         "exponentials that were never divided by their sum",
         "The exponentials are the first half of softmax: divide each by the sum of its row.",
-        "02 scores, C5",
+        "02 scores and softmax, C5",
         lambda given: np.where(_allowed(given), np.exp(_floats(given, "scores")), 0),
     ),
     Slip(
@@ -577,7 +636,7 @@ WEIGHTS = [
         "weights",
         "the scores themselves",
         "A score is no weight yet: exponentiate, then divide by the sum over the allowed sources.",
-        "02 scores, C2",
+        "02 scores and softmax, C2",
         lambda given: np.where(_allowed(given), _floats(given, "scores"), 0),
     ),
     Slip(
@@ -585,7 +644,7 @@ WEIGHTS = [
         "weights",
         "a softmax with the sign turned round",
         "Subtract the maximum from the scores, not the scores from the maximum: a higher score gets more weight.",
-        "02 scores, C8",
+        "02 scores and softmax, C8",
         lambda given: _masked(-_floats(given, "scores"), _allowed(given)),
     ),
     Slip(
@@ -593,7 +652,7 @@ WEIGHTS = [
         "weights",
         "the best source taking everything",
         "Softmax is a soft choice: every allowed source with a finite score keeps some weight.",
-        "06 heads, H3",
+        "06 heads write back, H3",
         _largest_takes_all,
     ),
     Slip(
@@ -601,7 +660,7 @@ WEIGHTS = [
         "weights",
         "equal weights for all allowed sources",
         "The mask says who may be read, the scores say how much: only equal scores give equal weights.",
-        "02 scores, C6",
+        "02 scores and softmax, C6",
         lambda given: _shares(_allowed(given).astype(float)),
     ),
     Slip(
@@ -609,7 +668,7 @@ WEIGHTS = [
         "weights",
         "the right map turned over",
         "Rows are destinations, columns are sources: the row of a destination sums to 1.",
-        "07 maps, A1",
+        "07 reading maps, A1",
         _map_transposed,
     ),
     Slip(
@@ -625,7 +684,7 @@ WEIGHTS = [
         "weights",
         "subtracting the maximum of the whole array",
         "Subtract each row's own maximum over its allowed scores, or a far lower row underflows to 0/0.",
-        "02 scores, C8",
+        "02 scores and softmax, C8",
         _shifted_by(lambda scores: scores.max()),
     ),
     Slip(
@@ -633,7 +692,7 @@ WEIGHTS = [
         "weights",
         "subtracting a maximum that only a blocked score reaches",
         "Take the maximum over the allowed scores only, or the whole row may underflow to 0/0.",
-        "02 scores, C8",
+        "02 scores and softmax, C8",
         _only_if_masked(_shifted_by(lambda scores: scores.max(axis=-1, keepdims=True))),
     ),
     Slip(
@@ -641,7 +700,7 @@ WEIGHTS = [
         "weights",
         "exponentials of the plain scores, without subtracting the maximum",
         "The formula is right, but exp(1000) overflows: subtract the row's largest allowed score first.",
-        "02 scores, C8",
+        "02 scores and softmax, C8",
         _shifted_by(lambda scores: 0),
     ),
     Slip(
@@ -649,7 +708,7 @@ WEIGHTS = [
         "weights",
         "percentages",
         "Weights are shares of 1, not of 100.",
-        "02 scores, C7",
+        "02 scores and softmax, C7",
         lambda given: 100 * steps.weights(given),
     ),
 ]
@@ -704,7 +763,7 @@ MIXTURE = [
         "mixture",
         "the weights read down a column",
         "A destination mixes with the weights of its own row; a column tells who reads one source.",
-        "02 scores, C1",
+        "02 scores and softmax, C1",
         _mixed_by_columns,
     ),
     Slip(
@@ -712,7 +771,7 @@ MIXTURE = [
         "mixture",
         "values mixed with the scores",
         "Scores are not shares: take the softmax first, then mix.",
-        "02 scores, C2",
+        "02 scores and softmax, C2",
         lambda given: (
             np.where(_allowed(given), _floats(given, "scores"), 0) @ _floats(given, "values")
             if given.get("scores") is not None
@@ -810,7 +869,7 @@ UPDATE = [
         "update",
         "the heads averaged",
         "Heads are not averaged: each writes through its own rows of W_O, and the results are summed.",
-        "06 heads, H2",
+        "06 heads write back, H2",
         _heads_averaged,
     ),
     Slip(
@@ -818,7 +877,7 @@ UPDATE = [
         "update",
         "the heads added up without W_O",
         "Each head is first multiplied by its own rows of W_O, which may mix, stretch or flip it; then all are added.",
-        "06 heads, H2",
+        "06 heads write back, H2",
         _summed_without_matrix,
     ),
     Slip(
@@ -826,7 +885,7 @@ UPDATE = [
         "update",
         "the heads laid side by side, without W_O",
         "Concatenation only stacks features side by side: it is W_O that mixes the heads and writes them back.",
-        "06 heads, H4",
+        "06 heads write back, H4",
         _concatenated_only,
     ),
     Slip(
@@ -834,7 +893,7 @@ UPDATE = [
         "update",
         "the heads in the other order",
         "The order matters: the first rows of W_O belong to the first head.",
-        "06 heads, H2",
+        "06 heads write back, H2",
         _heads_swapped,
     ),
     Slip(
@@ -842,7 +901,7 @@ UPDATE = [
         "update",
         "the heads' features dealt out in turn",
         "Concatenation keeps each head's features together: first all of head 1, then all of head 2.",
-        "06 heads, H6",
+        "06 heads write back, H6",
         _interleaved,
     ),
     Slip(
@@ -850,7 +909,7 @@ UPDATE = [
         "update",
         "the first head alone",
         "All heads write to the same update: add what the others write through their rows of W_O.",
-        "06 heads, H2",
+        "06 heads write back, H2",
         _first_head_only,
     ),
     Slip(
@@ -858,7 +917,7 @@ UPDATE = [
         "update",
         "W_O turned over",
         "Rows stand on the left of W_O: output coordinate j is the row times column j of W_O.",
-        "06 heads, H2",
+        "06 heads write back, H2",
         _matrix_turned,
     ),
     Slip(
@@ -866,7 +925,7 @@ UPDATE = [
         "update",
         "the update alone",
         "The update does not replace the state: it is added to it.",
-        "06 heads, H5",
+        "06 heads write back, H5",
         lambda given: steps.update({**given, "state": None}) if given.get("state") is not None else None,
     ),
     Slip(
@@ -874,7 +933,7 @@ UPDATE = [
         "update",
         "adding the update to the normalised copy",
         "The normalised copy is only what the head reads: the update goes to the original residual state.",
-        "06 heads, H5",
+        "06 heads write back, H5",
         _added_to_the_copy,
     ),
 ]
@@ -1143,7 +1202,7 @@ AROUND = [
         "transpose",
         "the same numbers poured into the other shape",
         "Reshaping keeps the reading order; the transpose moves entry (i, j) to (j, i).",
-        "06 heads, H6",
+        "06 heads write back, H6",
         lambda given: _floats(given, "A").reshape(np.shape(given["A"])[::-1]),
     ),
     Slip(
@@ -1151,7 +1210,7 @@ AROUND = [
         "split_heads",
         "a plain reshape, which deals out positions",
         "Reshape to (n, H, d), then bring H to the front: every head keeps all positions and its own features.",
-        "06 heads, H6",
+        "06 heads write back, H6",
         _poured,
     ),
     Slip(
@@ -1159,7 +1218,7 @@ AROUND = [
         "split_heads",
         "features dealt out in turn",
         "Head 1 takes the first d features, head 2 the next d: features that stand together stay together.",
-        "06 heads, H6",
+        "06 heads write back, H6",
         lambda given: np.stack([_floats(given, "rows")[:, h :: given["H"]] for h in range(given["H"])]),
     ),
     Slip(

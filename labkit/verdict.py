@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-from labkit.slips import Slip
+from labkit.slips import Slip, look_again
 
 Status = Literal["blank", "unreadable", "wrong", "right", "recorded"]
 
@@ -29,6 +29,7 @@ class Verdict:
     status: Status
     message: str
     slip: Slip | None = None
+    section: str = ""  # of the lessons, worth another look: the slip's, else the exercise's own
     possible: float = 1
     hints: tuple[str, ...] = ()  # those already earned by attempts, the newest last
     hints_left: int = 0
@@ -63,7 +64,7 @@ class Verdict:
     @property
     def look(self) -> str:
         """Say what to look at next, or give ""."""
-        return f"Look again at {self.slip.look}." if self.slip and self.slip.look else ""
+        return look_again(self.section)
 
     def __str__(self) -> str:
         sign = _LOOKS[self.status][0]

@@ -306,14 +306,22 @@ def test_orders() -> None:
 
 def test_inline_slips_may_hold_a_section_and_arrays() -> None:
     slips = {
-        "the root forgotten": (lambda: 4.0, "Take the root.", "02 scores, C3"),
+        "the root forgotten": (lambda: 4.0, "Take the root.", "02 scores and softmax, C3"),
         "a constant": (9, "Not nine."),
     }
     exercise = Exercise("n", "number", {"by": lambda: 2.0, "slips": slips})
     assert exercise.judge(4).message == "Take the root."
-    assert exercise.judge(4).look == "Look again at lesson 02 scores: which width the divisor takes (C3)."
+    assert exercise.judge(4).look == "Look again at lesson 02 scores and softmax: which width the divisor takes (C3)."
     assert exercise.judge(9).message == "Not nine."
     assert exercise.judge(9).look == ""
+
+
+def test_a_wrong_answer_points_to_the_slips_section_or_to_its_own() -> None:
+    with feedback.using({"row": Feedback(covers=("M4", "M1"))}):
+        assert ROW.judge([1 / 4, 1 / 2, 1 / 4]).section == "03 masks, M2"
+        verdict = ROW.judge([0.4, 0.6, 0])
+        assert verdict.look == "Look again at lesson 03 masks: a weight against its competitors (M4)."
+        assert ROW.judge([1 / 3, 2 / 3, 0]).look == ROW.judge(...).look == ""
 
 
 def test_answers_that_are_booleans_are_read_as_such() -> None:

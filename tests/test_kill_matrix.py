@@ -16,6 +16,7 @@ from labkit.authoring.source import read_lesson
 from labkit.authoring.truth import prove
 from labkit.checks import Exercise, Record
 from labkit.kill_matrix import Kill, as_markdown, survey
+from labkit.slips import TOPICS
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "answer_keys").glob("[0-9][0-9]_*.md"))
@@ -65,6 +66,11 @@ def test_every_exercise_tells_some_slip_from_the_truth(
     able = {kill.exercise for found in kills.values() for kill in found if kill.distinct}
     asked = [record.exercise for made in lessons.values() for record in made if record.exercise.step != "written"]
     assert [exercise.id for exercise in asked if exercise.id not in able] == []
+
+
+def test_every_slip_that_points_somewhere_points_into_the_lessons(lessons: dict[str, list[Record]]) -> None:
+    sections = {slip.section for made in lessons.values() for record in made for slip, _ in record.exercise.slips()}
+    assert {section for section in sections if section and section.rpartition(", ")[2] not in TOPICS} == set()
 
 
 def test_other_learners_numbers_are_as_sharp(lessons: dict[str, list[Record]]) -> None:

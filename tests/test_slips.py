@@ -80,7 +80,8 @@ def test_words(slip: slips.Slip) -> None:
     assert re.fullmatch(r"\S.{20,125}[.]", slip.refutation), slip.refutation
     assert re.fullmatch(r"0[0-8] [a-z ]+, [A-Z]\d+", slip.section)
     assert slip.section.split(", ")[1] in TOPICS
-    assert slip.look.startswith(f"lesson {slip.section[:2]} ")
+    assert slips.look_again(slip.section).startswith(f"Look again at lesson {slip.section[:2]} ")
+    assert slips.section_of(slip.section.split(", ")[1]) == slip.section
 
 
 @pytest.mark.parametrize("slip", CATALOGUE.values(), ids=lambda slip: slip.id)
@@ -97,8 +98,15 @@ def _equal(one: Any, other: Any) -> bool:
     return answers.same(np.asarray(one, dtype=float), np.asarray(other, dtype=float))
 
 
-def test_topics_are_all_used() -> None:
-    assert {slip.section.split(", ")[1] for slip in CATALOGUE.values()} == set(TOPICS)
+def test_topics_cover_every_section_of_the_lessons_once() -> None:
+    sizes = {"S": 6, "P": 7, "C": 10, "M": 11, "W": 7, "T": 6, "H": 8, "A": 10, "I": 5}
+    assert set(TOPICS) == {f"{letter}{i}" for letter, size in sizes.items() for i in range(1, size + 1)}
+    assert len(set(TOPICS.values())) == len(TOPICS)
+
+
+def test_lessons_are_called_by_their_files() -> None:
+    sources = (Path(__file__).parents[1] / "answer_keys").glob("[0-9][0-9]_*.md")
+    assert {path.stem.replace("_", " ") for path in sources} <= set(slips.LESSONS.values())
 
 
 # Numbers by hand ----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ FULL = Verdict(
     "wrong",
     "This is not it: use `allowed`, as <before>.",
     CATALOGUE["weights-columns"],
+    "02 scores and softmax, C5",
     possible=2,
     hints=("First hint.", "Second hint."),
     hints_left=1,
