@@ -100,3 +100,35 @@ def test_ci_entry_can_be_executed_and_workflow_calls_it() -> None:
     assert pinned
     assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", use) for use in pinned), pinned
     assert any(step.get("run") == ".ci/run" for step in job["steps"])
+
+
+def test_readme_lists_every_lesson_with_its_minutes() -> None:
+    rows = []
+    for source in sorted((ROOT / "answer_keys").glob("[0-9][0-9]_*.md")):
+        front = next(yaml.safe_load_all(source.read_text(encoding="utf-8")))
+        name = source.stem
+        rows.append(f"| {name[:2]} | [{front['title']}](notebooks/{name}.ipynb) | {front['minutes']} |")
+        assert (ROOT / "notebooks" / f"{name}.ipynb").exists()
+    table = re.search(r"<!-- lessons.*?-->\n(.*?)<!-- end -->", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    assert table is not None
+    assert table[1].splitlines()[2:] == rows, "copy these rows into README.md:\n" + "\n".join(rows)
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *sorted(p.name for p in (ROOT / "docs").glob("*.md"))]
+)
+def test_links_between_pages_lead_somewhere(page: str) -> None:
+    file = ROOT / page if (ROOT / page).exists() else ROOT / "docs" / page
+    text = re.sub(r"```.*?```", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    missing = [target for target in targets if target and not (file.parent / target).exists()]
+    assert not missing
+
+
+def test_citation_and_changelog_name_this_version(project: dict[str, Any]) -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == project["version"]
+    assert " AND ".join(citation["license"]) == project["license"]
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] in (project["version"], "Unreleased")
