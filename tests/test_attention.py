@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -270,8 +269,10 @@ def test_integers_and_fractions_become_float64(given):
     assert project(given, [[1], [1]]).tolist() == [[3]]
 
 
-@pytest.mark.parametrize("half", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
 def test_half_precision_is_computed_in_float32(half):
+    if half == "bfloat16":
+        half = pytest.importorskip("ml_dtypes").bfloat16
     scores = np.array([[20, 20, -20]], dtype=half)  # exp(20) overflows float16
     weights = softmax_over_sources(scores)
     assert weights.dtype == np.float32
