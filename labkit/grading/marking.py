@@ -398,7 +398,6 @@ def _mark_of(item: Item, verdict: Verdict) -> Mark:
     points = (
         None if item.exercise.step == "written" and verdict.status == "recorded" else verdict.fraction * item.points
     )
-    slip = verdict.slip
     return Mark(
         item.id,
         item.exercise.step,
@@ -406,8 +405,8 @@ def _mark_of(item: Item, verdict: Verdict) -> Mark:
         item.points,
         verdict.status,
         verdict.message,
-        slip.id if slip else "",
-        slip.section if slip else "",
+        verdict.slip_id,
+        verdict.section,
     )
 
 
