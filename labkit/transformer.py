@@ -358,6 +358,14 @@ def measure(
     return Effect(float(before.mean()), float(after.mean()), float(differences.mean()), low, high, differences)
 
 
+def every_head(
+    model: Model, tokens: ArrayLike, change: Callable[[int, int], Intervention], metric: Metric = next_logit
+) -> dict[str, Effect]:
+    """Measure the same change, such as `zero_head`, at each head by itself: {"L0H0": Effect, …}."""
+    places = np.ndindex(len(model.layers), len(model.layers[0].heads))
+    return {f"L{layer}H{head}": measure(model, tokens, change(layer, head), metric) for layer, head in places}
+
+
 def interval(numbers: Array) -> tuple[float, float]:
     """The 95 % interval of a mean by the normal approximation; one number says nothing about others."""
     if len(numbers) < 2:
@@ -400,6 +408,12 @@ def induction_score(weights: ArrayLike, tokens: ArrayLike) -> Array:
     target = np.broadcast_to(np.minimum(last + 1, n - 1), weights.shape[:-1])
     read = np.take_along_axis(weights, target[..., None], axis=-1)[..., 0]
     score: Array = (read * seen).sum(axis=-1) / seen.sum(axis=-1)
+    return score
+
+
+def brightness(weights: ArrayLike) -> Array:
+    """Mean of the largest weight of each row: (..., n, n) -> (...,); rows with under four sources are left out."""
+    score: Array = np.asarray(weights)[..., 3:, :].max(axis=-1).mean(axis=-1)
     return score
 
 

@@ -281,6 +281,17 @@ def test_measure_takes_several_interventions_and_any_metric(model: Model) -> Non
     assert effect.changed < 0.2 < 0.9 < effect.baseline
 
 
+def test_every_head_is_measured_by_itself(model: Model) -> None:
+    measured = transformer.every_head(model, TOKENS, zero_head, next_accuracy)
+    assert list(measured) == [f"L{layer}H{head}" for layer in range(2) for head in range(4)]
+    assert measured["L1H2"].effect == measure(model, TOKENS, zero_head(1, 2), next_accuracy).effect
+
+
+def test_brightness_by_loops(trace: ModelTrace) -> None:
+    A = trace.weights[0, 1, 2]
+    assert transformer.brightness(A) == pytest.approx(np.mean([max(A[i]) for i in range(3, 24)]))
+
+
 # ── two-layer paths ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
