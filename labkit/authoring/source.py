@@ -18,6 +18,7 @@ TITLE = re.compile(r"^# ", re.MULTILINE)
 MOST_LINES, LONGEST_LINE = 20, 120
 LONGEST_ID = 48  # a cell id holds 64 characters and gets a prefix
 ANSWER_OPTIONS = {"answer", "points", "covers", "hints", "why", "predict", "slips", "shown", "given", "tags"}
+KINDS = {"hints": list, "why": dict, "covers": list, "slips": list, "given": list}
 CELL_OPTIONS = {"tags", "covers"}
 FRONT_MATTER = {"title", "minutes", "outcome", "jupytext", "kernelspec"}
 UNHINTED = {"choice", "written"}  # a choice explains every option in `why`; free text is read by a person
@@ -183,6 +184,13 @@ def _exercise_problems(exercise: Exercise) -> Iterator[str]:
     options = exercise.answer.options
     if not isinstance(options.get("points"), int | float) or options["points"] < 0:
         yield "no points; write `points: 2` under the answer"
+    for name, kind in KINDS.items():
+        if name in options and not isinstance(options[name], kind):
+            yield f"{name!r} must be a {kind.__name__}, here it is {options[name]!r}"
+            return
+    for text in [*options.get("hints", []), *options.get("why", {}).values()]:
+        if not isinstance(text, str):
+            yield f"YAML reads a hint or reason as {text!r}, not as text: put it in quotes"
     call = check_call(exercise.check.source)
     if call is None:
         yield "the next code cell holds no check; every answer is followed by its check.<step>(…)"
