@@ -13,6 +13,7 @@ _LENT = {
     "drills": ("practice",),  # a module called practice would take the name of the function
     "errors": ("EmptyRowError", "LabkitError", "MaskError", "NonFiniteError", "ShapeError"),
     "exact": ("Example", "fresh_example", "worked_example"),
+    "exercises": (),
     "feedback": (),
     "figures": (),
     "grading": (),

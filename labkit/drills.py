@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit import journal
-from labkit.checks import Exercise
 from labkit.errors import LabkitError
+from labkit.exercises import Exercise
 from labkit.questions import STEPS, Question, draw, matrix_html, matrix_text
 from labkit.variants import whoever
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from labkit import answers
-from labkit.checks import Exercise
+from labkit.exercises import Exercise
 
 
 @dataclass(frozen=True)

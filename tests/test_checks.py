@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labkit import check, checks, feedback, journal
-from labkit.checks import Exercise, Verdict, collecting
+from labkit.checks import collecting
 from labkit.exact import worked_example
+from labkit.exercises import Exercise
 from labkit.feedback import Feedback
 from labkit.variants import variant
+from labkit.verdict import Verdict
 
 EX = worked_example()
 ROW = Exercise("row", "weights", {"scores": EX.scores[1], "allowed": EX.allowed[1]})

@@ -17,7 +17,7 @@ FILES = sorted(path for path in (ROOT / "labkit").rglob("*.py"))
 # Of two modules in one line the right one never imports from the left one's right-hand neighbours, and so on up.
 CHAINS = [
     ["errors", "exact"],
-    ["errors", "attention", "masks", "heads", "steps", "slips", "checks", "grading"],
+    ["errors", "attention", "masks", "heads", "steps", "slips", "functions", "exercises", "checks", "grading"],
     ["errors", "attention", "masks", "transformer", "panels"],
     ["attention", "audit", "maps"],
     ["attention", "figures", "model_figures"],

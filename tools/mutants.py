@@ -40,6 +40,7 @@ GUARDS = {
     "functions": ["labkit/functions.py", "tests/test_functions.py"],
     "steps": ["labkit/steps.py", "tests/test_checks.py", "tests/test_slips.py"],
     "slips": ["labkit/slips.py", "tests/test_slips.py"],
+    "exercises": ["labkit/exercises.py", "tests/test_checks.py"],
     "checks": ["labkit/checks.py", "tests/test_checks.py"],
     "verdict": ["labkit/verdict.py", "tests/test_verdict.py"],
 }

@@ -22,8 +22,8 @@ import numpy as np
 
 from labkit import checks
 from labkit.checks import Exercise
-from labkit.checks import _takes_one_argument as takes_one_argument
 from labkit.errors import LabkitError
+from labkit.exercises import takes_one_argument
 from labkit.grading.keyfile import KeyCell, KeySource
 from labkit.grading.literals import bound_names
 from labkit.steps import Case, Task
