@@ -43,6 +43,14 @@ def test_stored_checks_say_blank_or_right(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_links_lead_somewhere(path: Path) -> None:
+    prose = "".join("".join(cell["source"]) for cell in read(path)["cells"] if cell["cell_type"] == "markdown")
+    targets = [link for link in re.findall(r"\]\(([^)\s]+)\)", prose) if not link.startswith(("http", "#"))]
+    assert not [link for link in targets if not (path.parent / link.split("#")[0]).exists()]
+    assert targets or path.stem.startswith("08")  # every lesson but the last names the next
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_code_cells_are_short(path: Path) -> None:
     sources = [cell["source"] for cell in read(path)["cells"] if cell["cell_type"] == "code"]
     lengths = sorted(map(len, sources))

@@ -103,6 +103,7 @@ def _notebook_files(lessons: list[Lesson], made: Files) -> Files:
         records = _prove(lessons, environment)
         blanks = [notebooks.draft(lesson, solved=False) for lesson in lessons]
         keys = [notebooks.draft(lesson, solved=True) for lesson in lessons]
+        print(f"Running {len(blanks) + len(keys)} notebooks, {notebooks.AT_A_TIME} at a time …", file=sys.stderr)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the Jupyter libraries' own, about each other
             notebooks.execute([*blanks, *keys], environment)
