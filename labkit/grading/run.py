@@ -104,7 +104,7 @@ def grade(
         with executor_for(options.jobs, executor) as pool:
             todo = _todo(files, students, done, settings)
             ahead = 0 if isinstance(pool, Here) else AHEAD * options.jobs
-            for fingerprint, student, results in _marked(todo, settings, pool, ahead):
+            for fingerprint, student, results in _unbroken(_marked(todo, settings, pool, ahead)):
                 if results is not None:
                     _keep(store, summary, student, fingerprint, results, exercises, why)
                 summary.kept += results is None
@@ -301,6 +301,14 @@ def _marked(
         yield _landed(*flying.popleft())
 
 
+def _unbroken(marked: Iterator[Any]) -> Iterator[Any]:
+    """Say in words that the executor's processes were ended from outside."""
+    try:
+        yield from marked
+    except BrokenExecutor as error:
+        raise LabkitError("a marking process was ended from outside: run it again, what is done is kept.") from error
+
+
 def _landed(
     fingerprint: str, work: Work | None, future: Future[list[Result]] | None
 ) -> tuple[str, str, list[Result] | None]:
@@ -308,8 +316,8 @@ def _landed(
         return fingerprint, "", None
     try:
         return fingerprint, work.student.id, future.result()
-    except BrokenExecutor as error:
-        raise LabkitError("a marking process was ended from outside: run it again, what is done is kept.") from error
+    except BrokenExecutor:
+        raise  # no fault of this student's
     except Exception as error:
         fault = Result(work.student, "", "internal", f"{type(error).__name__} while marking {work.student.id}")
         return fingerprint, work.student.id, [fault]

