@@ -65,7 +65,10 @@ const exactly = (x) => {
   return name && name.includes("/") ? `${name} = ${fixed(x, 3)}` : name || fixed(x, 3);
 };
 const vector = (numbers) => (numbers ? `(${numbers.map(brief).join(", ")})` : "undefined (0/0)");
-const sub = (i) => String(i + 1).replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]);
+const lowered = (text) => String(text).replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]);
+const sub = (i) => lowered(i + 1);
+/** The number of a position: its name where that is a number, otherwise its place counted from 1. */
+const numberOf = (names) => (i) => (/^\d+$/.test(names[i]) ? names[i] : i + 1);
 const list = (names) => names.join(", ");
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 
@@ -185,7 +188,8 @@ function weightText(weight, open) {
   if (weight === null) return ["0/0", "undefined"];
   if (!open) return ["0", "blocked"];
   const name = fraction(weight);
-  return name ? [name, name.includes("/") ? fixed(weight, 3) : ""] : [fixed(weight, 3), ""];
+  if (name) return [name, name.includes("/") ? fixed(weight, 3) : ""];
+  return [weight < 0.0005 ? "<0.001" : fixed(weight, 3), ""]; // only a blocked weight is exactly 0
 }
 
 /** An on/off button that says its state in words. */
@@ -398,7 +402,7 @@ export function ledger(now, before) {
 function groups(now, before, row) {
   return now.flatMap((part, p) => {
     const moved = part.pieces.map((piece, i) => !same(piece.numbers, before[p].pieces[i].numbers));
-    if (moved.length === 1) return [{ name: part.name, moved: moved[0] }];
+    if (moved.length === 1 || part.asWhole) return [{ name: part.name, moved: moved.includes(true) }];
     const here = Math.min(row, moved.length - 1);
     return [{ name: part.pieces[here].name, moved: moved[here] }, { name: part.rest, moved: moved.some((m, i) => m && i !== here) }];
   });
@@ -642,13 +646,16 @@ const scores_and_values = {
     return { ...state, weights, output: mix(weights, state.values) };
   },
   truth: ({ weights, output, values }) => ({ weights: filled(weights, values.length), output: filled(output, values[0].length) }),
-  parts: ({ scores, allowed, values, weights, output }) => [
-    byRow("S", scores, (i) => `S row ${i + 1}`, "the other rows of S"),
-    byRow("mask", allowed, (i) => `mask row ${i + 1}`, "the other rows of the mask"),
-    byRow("A", weights, (i) => `A row ${i + 1}`, "the other rows of A"),
-    whole("V", values),
-    byRow("Z", output, (i) => `z${sub(i)}`, "the other rows of Z"),
-  ],
+  parts({ scores, allowed, values, weights, output }, model) {
+    const [row, source] = [numberOf(model.get("destinations")), numberOf(model.get("labels"))];
+    return [
+      byRow("S", scores, (i) => `S row ${row(i)}`, "the other rows of S"),
+      byRow("mask", allowed, (i) => `mask row ${row(i)}`, "the other rows of the mask"),
+      byRow("A", weights, (i) => `A row ${row(i)}`, "the other rows of A"),
+      { ...byRow("V", values, (j) => `v${lowered(source(j))}`, "the other values"), asWhole: true },
+      byRow("Z", output, (i) => `z${lowered(row(i))}`, "the other rows of Z"),
+    ];
+  },
   spoken: ({ weights, output }, model) => {
     const i = model.get("row");
     return weights[i]
@@ -718,7 +725,8 @@ function alongsideRows(rows, pick) {
 function buildMixture(ui, columns, values) {
   const range = ui.get("value_range");
   const width = values[0].length;
-  const names = columns.map((_, j) => `v${sub(j)}`);
+  const [source, row] = [numberOf(columns), numberOf(ui.get("destinations"))];
+  const names = columns.map((_, j) => `v${lowered(source(j))}`);
   const move = (j, at) => ui.change(`value ${j}`, { values: withEntry(ui.get("values"), j, at) });
   const picture = width === 2 ? plane({ label: "value vectors and their mixture", range, tips: names, arrows: [{ kind: "mixture" }], onMove: move }) : null;
   const cells = values.map((value, j) => alongside(width, (c, onSide) =>
@@ -737,7 +745,8 @@ function buildMixture(ui, columns, values) {
     const [weights, z] = [now.weights[i], now.output[i]];
     const share = (j) => (weights && !locked ? weights[j] : null);
     const unknown = locked ? "?" : "0/0";
-    set(sumName, { text: `z${sub(i)}` });
+    const name = `z${lowered(row(i))}`;
+    set(sumName, { text: name });
     set(total, { text: locked || !z ? unknown : vector(z) });
     now.values.forEach((value, j) => {
       value.forEach((x, c) => cells[j][c].update(x, { before: before.values[j][c], off: !now.allowed[i][j] }));
@@ -746,7 +755,7 @@ function buildMixture(ui, columns, values) {
     });
     if (!picture) return;
     const tips = now.values.map((at, j) => ({ name: names[j], at, open: now.allowed[i][j] }));
-    picture.update({ tips, arrows: [{ name: `z${sub(i)}`, at: locked ? null : z, before: before.output[i] }] });
+    picture.update({ tips, arrows: [{ name, at: locked ? null : z, before: before.output[i] }] });
   };
   return { table: table.node, picture: picture && picture.node, update };
 }
@@ -853,14 +862,17 @@ const two_heads = {
     output: output.map((rows) => filled(rows, values[0][0].length)),
     update: filled(update, W_O[0].length),
   }),
-  parts: ({ scores, weights, output, values, W_O, update }) => [
-    ...scores.map((rows, h) => whole(`S of ${headName(h)}`, rows)),
-    ...weights.map((rows, h) => byRow(`A of ${headName(h)}`, rows, (i) => `A row ${i + 1} of ${headName(h)}`, `the other rows of A of ${headName(h)}`)),
-    ...output.map((rows, h) => byRow(`Z of ${headName(h)}`, rows, (i) => `z${sup(h)}${sub(i)}`, `the other z of ${headName(h)}`)),
-    whole("V", values),
-    whole("W_O", W_O),
-    byRow("Y", update, (i) => `y${sub(i)}`, "the other rows of Y"),
-  ],
+  parts({ scores, weights, output, values, W_O, update }, model) {
+    const row = numberOf(model.get("destinations"));
+    return [
+      ...scores.map((rows, h) => whole(`S of ${headName(h)}`, rows)),
+      ...weights.map((rows, h) => byRow(`A of ${headName(h)}`, rows, (i) => `A row ${row(i)} of ${headName(h)}`, `the other rows of A of ${headName(h)}`)),
+      ...output.map((rows, h) => byRow(`Z of ${headName(h)}`, rows, (i) => `z${sup(h)}${lowered(row(i))}`, `the other z of ${headName(h)}`)),
+      whole("V", values),
+      whole("W_O", W_O),
+      byRow("Y", update, (i) => `y${lowered(row(i))}`, "the other rows of Y"),
+    ];
+  },
   spoken({ output, update, result }, model) {
     const i = model.get("row");
     const heads = output.map((Z, h) => `${headName(h)} gives ${vector(Z[i])}`).join(", ");
@@ -894,7 +906,7 @@ const two_heads = {
       head: (r) => [...names, ...sumNames][r],
       cell: (r, c) => (r < W_O.length ? [concatenated[r], ...mixers[r]][c].node : c > 0 ? sums[r - W_O.length][c - 1].node : null) });
     writing.lines.forEach((line, r) => set(line, { class: r < W_O.length ? (r % width === 0 && r > 0 ? "next-head" : null) : "sum" }));
-    const tipNames = values.flatMap((V, head) => V.map((_, j) => `v${sup(head)}${sub(j)}`));
+    const tipNames = values.flatMap((V, head) => V.map((_, j) => `v${sup(head)}${lowered(numberOf(columns)(j))}`));
     const flat = W_O[0].length === 2 && width === 2;
     const picture = flat ? plane({ label: "values of all heads, their mixtures and the update", range: ui.get("value_range"), tips: tipNames,
       arrows: [...scores.map(() => ({ kind: "head" })), { kind: "mixture" }, { kind: "residual" }] }) : null;
@@ -905,6 +917,7 @@ const two_heads = {
         flat ? h("div", { class: "side" }, picture.node, where) : null));
     const update = (now, before, locked) => {
       const i = row();
+      const number = lowered(numberOf(rows)(i));
       const shown = (x) => (locked ? "?" : x === null || x === undefined ? "0/0" : brief(x));
       pick.update(i);
       heads.forEach(({ tanks, levels }, h) => columns.forEach((_, j) => {
@@ -923,10 +936,10 @@ const two_heads = {
       const tips = values.flatMap((V, h) => V.map((at, j) => ({ name: tipNames[h * V.length + j], at, open: now.allowed[i][j] })));
       const drawn = (at) => (locked ? null : at);
       picture.update({ tips, arrows: [
-        ...now.output.map((Z, h) => ({ name: `z${sup(h)}${sub(i)}`, at: drawn(Z[i]), before: before.output[h][i] })),
-        { name: `y${sub(i)}`, at: drawn(now.update[i]), before: before.update[i] },
+        ...now.output.map((Z, h) => ({ name: `z${sup(h)}${number}`, at: drawn(Z[i]), before: before.output[h][i] })),
+        { name: `y${number}`, at: drawn(now.update[i]), before: before.update[i] },
         { name: "x + y", at: drawn(now.result?.[i] ?? null), before: before.result?.[i] }] });
-      set(where, { text: locked || !now.update[i] ? "" : `y${sub(i)} lies ${isOutside(now.update[i], tips.filter((tip) => tip.open).map((tip) => tip.at)) ? "outside" : "inside"} the polygon of the allowed values.` });
+      set(where, { text: locked || !now.update[i] ? "" : `y${number} lies ${isOutside(now.update[i], tips.filter((tip) => tip.open).map((tip) => tip.at)) ? "outside" : "inside"} the polygon of the allowed values.` });
     };
     return { node, update };
   },
@@ -956,7 +969,11 @@ const scale = {
     const [widths, dots, spread, peaks] = ["widths", "dots", "spread", "peaks"].map(ui.get);
     const columns = dots[0].map((_, j) => `k${sub(j)}`);
     const slider = h("input", { type: "range", min: 0, max: widths.length - 1, step: 1, "aria-label": "d_k, the width of queries and keys" });
-    slider.addEventListener("input", () => ui.change("d_k", { step: Number(slider.value) }));
+    const go = (step) => ui.change("d_k", { step: clamp(step, 0, widths.length - 1) });
+    const by = (d) => () => go(ui.get("step") + d);
+    slider.addEventListener("input", () => go(Number(slider.value)));
+    // JupyterLab keeps arrow keys from native sliders, so this one answers them itself.
+    onKeys(slider, { ArrowUp: by(1), ArrowRight: by(1), ArrowDown: by(-1), ArrowLeft: by(-1), PageUp: by(3), PageDown: by(-3), Home: by(-99), End: by(99) });
     const width = h("output", {});
     const divisor = choice({ label: "divide by", options: DIVISORS, onInput: (x) => ui.change("divisor", { divisor: x }) });
     const numbers = [0, 1].map(() => columns.map(() => ({ node: h("span", { class: "lk-number" }) })));

@@ -25,11 +25,13 @@ CELL, ROW, GAP = 62, 34, 34  # pixels: a cell's width and height, and the space 
 def number(x: float) -> str:
     """Write a number as a small fraction where it is one, otherwise with three decimals.
 
-    >>> number(1 / 3), number(2.0), number(0.123), number(float("nan"))
-    ('1/3', '2', '0.123', '0/0')
+    >>> number(1 / 3), number(2.0), number(0.123), number(0.0001), number(float("nan"))
+    ('1/3', '2', '0.123', '<0.001', '0/0')
     """
     if np.isnan(x):
         return "0/0"
+    if 0 < x < 0.0005:  # only a blocked weight is exactly 0
+        return "<0.001"
     near = Fraction(float(x)).limit_denominator(64)
     return str(near) if abs(float(near) - x) <= 1e-12 * max(1.0, abs(x)) else f"{x:.3f}"
 
