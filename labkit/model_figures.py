@@ -1,4 +1,4 @@
-"""Still figures of a trained model: its maps, what its heads do, how a logit adds up, by which routes inputs arrive.
+"""Still figures for reading maps and models: maps to judge, all heads, effects, parts of a logit, routes of inputs.
 
 Every picture has its numbers as a table under it. Heads are named `L0H2`: layer index 0, head index 2.
 """
@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 from labkit import figures
 from labkit.attention import Array
 from labkit.errors import LabkitError
-from labkit.figures.canvas import INK, LINE, MUTED, NEGATIVE, PAPER, WEIGHT, Canvas, plain
+from labkit.figures.canvas import INK, LINE, MUTED, NEGATIVE, PAPER, WEIGHT, Canvas, ink_on, plain, shade
 from labkit.figures.charts import spanning
-from labkit.figures.parts import EDGE, title_of
+from labkit.figures.parts import EDGE, Cells, axes, cells_of, in_line, positions, title_of
 from labkit.masks import causal
 from labkit.transformer import LETTERS, Effect, ModelTrace, attribution, two_layer_paths
 
@@ -46,6 +46,34 @@ def all_maps(trace: ModelTrace, sequence: int = 0) -> None:
         title=f"Every head on {''.join(letters(trace, sequence))}",
         allowed=causal(n),
     )
+
+
+def gallery(maps: Sequence[ArrayLike], columns: int = 4) -> None:
+    """Draw small square maps to be judged, with exact fractions and the outline of the causal mask, without sums."""
+    canvas, cell = Canvas(), 46.0
+    side = cell * len(np.asarray(maps[0]))
+    for k, weights in enumerate(maps):
+        x = EDGE + 34 + (k % columns) * (side + 50)
+        y = 84 + (k // columns) * (side + 96)
+        canvas.text(x, y - 60, f"map {k + 1}", size=15, bold=True, anchor="start")
+        axes(canvas, x, y, cell, *[positions(len(np.asarray(weights)))] * 2)
+        _judged_cells(canvas, x, y, cell, cells_of(weights, fractions=True))
+    words = [f"map {k}: {in_line(cells_of(weights, fractions=True))}" for k, weights in enumerate(maps, start=1)]
+    figures.show(
+        canvas,
+        f"{len(maps)} maps, rows destinations, columns sources, with the causal outline. {'; '.join(words)}",
+        "\n".join(words),
+    )
+
+
+def _judged_cells(canvas: Canvas, x: float, y: float, cell: float, numbers: Cells) -> None:
+    n = len(numbers)
+    for i, j in np.ndindex(n, n):
+        left, top, share = x + j * cell, y + i * cell, float(numbers[i][j])
+        canvas.rect(left + 1, top + 1, cell - 2, cell - 2, shade(0.85 * share), LINE)
+        canvas.number(left + cell / 2, top + cell / 2, numbers[i][j], size=14, decimal=False, fill=ink_on(share))
+    stairs = [(x + (i + down) * cell, y + i * cell) for i in range(n + 1) for down in (0, 1)][1:-1]
+    canvas.line(stairs, INK, thickness=2.2, dashed=True)
 
 
 def effects(measured: Mapping[str, Effect], *, title: str, unit: str) -> None:
