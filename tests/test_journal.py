@@ -81,7 +81,7 @@ def test_a_killed_kernel_leaves_a_readable_journal(place):
     assert journal.answered("after")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX: needs signals")
 def test_a_frozen_kernel_holding_the_lock_delays_but_does_not_stop_the_others(place):
     place.mkdir()
     code = (
@@ -127,7 +127,7 @@ def test_a_line_cut_by_a_full_disk_spoils_only_itself(place, monkeypatch):
     assert [entry["answer"] for entry in journal.entries("answer")] == ["first", "second"]
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only on Linux: needs /dev/full")
 def test_a_real_full_device(place):
     place.mkdir()
     (place / "journal.jsonl").symlink_to("/dev/full")
@@ -149,14 +149,6 @@ def test_a_damaged_last_line_is_passed_over(place, torn):
 def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("LABKIT_JOURNAL", str(tmp_path / "file" / "journal"))
-    journal.record("row", 1, "right")
-    assert journal.answered("row")
-    assert journal.unsaved() == 1
-
-
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root writes everywhere")
-def test_a_read_only_folder(tmp_path):
-    tmp_path.chmod(0o500)
     journal.record("row", 1, "right")
     assert journal.answered("row")
     assert journal.unsaved() == 1
