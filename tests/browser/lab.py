@@ -45,6 +45,8 @@ QUIET = {"fetchNews": "false", "checkForUpdates": False}  # no question about ne
 EMPTY: dict[str, Any] = {"metadata": {}, "outputs": [], "execution_count": None}
 READY = """() => { const panel = window.jupyterapp?.shell?.currentWidget;
   return panel?.sessionContext?.session?.kernel?.status === 'idle' && panel.content?.widgets?.length > 0; }"""
+RESTS = """() => [...window.jupyterapp.shell.currentWidget.content.widgets].every(cell =>
+  cell.model.type !== 'code' || cell.model.executionState === 'idle')"""
 RUN = """async (code) => {
   const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
   let text = '';
@@ -69,17 +71,14 @@ class Notebook:
         """Run one of JupyterLab's own commands."""
         self.page.evaluate("name => window.jupyterapp.commands.execute(name)", name)
 
-    def run_all(self) -> None:
+    def run_all(self, timeout: float = 60_000) -> None:
         """Run every cell and wait until the kernel rests."""
         self.command("notebook:run-all-cells")
-        self.rest()
+        self.rest(timeout)
 
-    def rest(self) -> None:
+    def rest(self, timeout: float = 60_000) -> None:
         """Wait until no cell is waiting or running."""
-        self.page.wait_for_function(
-            "() => !document.querySelector('.jp-Notebook .jp-InputPrompt')?.textContent.includes('*') && "
-            "![...document.querySelectorAll('.jp-InputPrompt')].some(p => p.textContent.includes('*'))"
-        )
+        self.page.wait_for_function(RESTS, timeout=timeout)
         self.page.wait_for_function(READY)
 
     def restart_and_run_all(self) -> None:
