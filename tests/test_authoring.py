@@ -188,6 +188,16 @@ def test_check_lists_what_is_stale_and_writes_nothing(
         path.write_bytes(before)
 
 
+def test_a_build_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lesson(tmp_path, LESSON + '\n```{code-cell} python\nlabkit.variant("small-row").dots\n```\n')
+    first = build.make(tmp_path, [])
+    monkeypatch.setenv("LABKIT_LEARNER", "Ada")
+    monkeypatch.setenv("LABKIT_JOURNAL", str(tmp_path / "journal"))
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    assert build.make(tmp_path, []) == first
+    assert not (tmp_path / "journal").exists()
+
+
 def test_coverage_table_names_the_exercise(built: Path) -> None:
     table = (built / "docs/coverage.md").read_text()
     assert "| [`small-row`](../notebooks/03_small.ipynb) |" in next(x for x in table.splitlines() if "| M1 |" in x)
@@ -256,6 +266,13 @@ def test_refusals_elsewhere(tmp_path: Path, old: str, new: str, line: int, compl
 
 def test_unreadable_cell_options_are_refused(tmp_path: Path) -> None:
     assert any("cannot be read" in entry for entry in refused(tmp_path, LESSON.replace("covers: [M1]", "covers: [M1")))
+
+
+def test_two_cells_with_one_id_are_refused(tmp_path: Path) -> None:
+    text = LESSON.replace("small-row", "row-1").replace("## Go on", "## Check row")
+    assert refused(tmp_path, text) == [
+        f"{line_of(text, '## Check row')}: this cell's id 'check-row-1' is taken: give the heading above it other words"
+    ]
 
 
 def test_why_must_explain_every_option(tmp_path: Path) -> None:

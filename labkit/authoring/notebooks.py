@@ -53,6 +53,11 @@ def draft(lesson: Lesson, solved: bool) -> Draft:
             made = _plain_cell(cell, names.next(cell))
         cells.append(made)
         lines.append(cell.line)
+    ids = [made["id"] for made in cells]
+    for position, name in enumerate(ids):
+        if name in ids[:position]:
+            text = f"this cell's id {name!r} is taken: give the heading above it other words"
+            raise BuildError([Problem(lesson.path, lines[position], text)])
     raw = {**_frame(lesson), "cells": cells}
     return Draft(lesson, nbformat.from_dict(raw), lines)  # type: ignore[no-untyped-call]
 
