@@ -114,6 +114,13 @@ def test_masks_are_booleans_or_zero_and_one() -> None:
             read_booleans(wrong)
 
 
+def test_long_texts_are_cut_when_shown() -> None:
+    with pytest.raises(UnreadableError, match=r"^your answer is the text 'a{36}…: write the number"):
+        read_numbers("a" * 100)
+    with pytest.raises(UnreadableError, match=r"the text 'a{38}': write"):
+        read_numbers("a" * 38)
+
+
 def test_shapes() -> None:
     assert shape_of(3) == ()
     assert shape_of([]) == (0,)

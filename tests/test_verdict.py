@@ -127,6 +127,16 @@ def test_a_short_card_has_no_empty_rows() -> None:
     assert (verdict.slip_id, verdict.hint, verdict.look) == ("", "", "")
 
 
+def test_what_is_said_in_passing_is_faint() -> None:
+    faint = re.findall(r'opacity:0.7">([^<]*)', FULL._repr_html_())
+    assert faint == ["· masks-row-2", "Another try earns the next hint.", "Your first prediction was [1, 0]."]
+
+
+def test_the_newest_hint_is_the_last() -> None:
+    assert replace(FULL, hints=("one",)).hint == "one"
+    assert replace(FULL, hints=("one", "two", "three")).hint == "three"
+
+
 def test_the_last_hint_promises_no_other() -> None:
     assert "Another try" in str(FULL)
     assert "Another try" not in str(replace(FULL, hints_left=0))
