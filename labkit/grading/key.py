@@ -13,8 +13,8 @@ import secrets
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, fields
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,31 @@ from labkit.errors import LabkitError
 from labkit.exercises import takes_one_argument
 from labkit.grading.keyfile import KeyCell, KeySource
 from labkit.grading.literals import bound_names
+from labkit.slips import Slip
 from labkit.steps import Case, Task
 
 DRAWN = 8  # hidden cases drawn for each function, beside the fixed ones that trip known slips
 SECRET_BYTES = 32
+
+
+class Settled(Exercise):
+    """An exercise with the same numbers for everybody: its truth and its slips are computed once for the class."""
+
+    def truth(self) -> Any:
+        """Give the right answer."""
+        return self._truth
+
+    def slips(self) -> list[tuple[Slip, Any]]:
+        """Give every slip with the answer it leads to."""
+        return self._slips
+
+    @cached_property
+    def _truth(self) -> Any:
+        return super().truth()
+
+    @cached_property
+    def _slips(self) -> list[tuple[Slip, Any]]:
+        return super().slips()
 
 
 @dataclass(frozen=True)
@@ -50,8 +71,8 @@ class Item:
 
     @property
     def personal(self) -> bool:
-        """Whether its numbers may depend on the learner's name."""
-        return any(callable(value) and takes_one_argument(value) for value in self.exercise.inputs.values())
+        """Whether its numbers depend on the learner's name."""
+        return not isinstance(self.exercise, Settled)
 
 
 @dataclass(frozen=True)
@@ -117,7 +138,13 @@ def _items(cells: Sequence[KeyCell], exercises: dict[str, Exercise]) -> Iterator
                 continue  # a check of the lesson's own numbers, or one that did not run: no exercise
             points = source.points if source.id == exercise else exercises[exercise].points
             rubric = source.source if exercises[exercise].step == "written" else ""
-            yield Item(exercises[exercise], points, expression, names, source.id, rubric)
+            yield Item(_settled(exercises[exercise]), points, expression, names, source.id, rubric)
+
+
+def _settled(exercise: Exercise) -> Exercise:
+    if any(callable(value) and takes_one_argument(value) for value in exercise.inputs.values()):
+        return exercise
+    return Settled(**{one.name: getattr(exercise, one.name) for one in fields(exercise)})
 
 
 def _loads(tree: ast.AST) -> Iterator[str]:

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import sys
-from fractions import Fraction
 from typing import Any
 
 MOST_VALUES, LONGEST_TEXT, DEEPEST = 20_000, 20_000, 8
@@ -155,7 +154,7 @@ def plain(value: Any, budget: list[int], depth: int = 0) -> Any:
         return {"blank": True}
     if kind is list or kind is tuple:
         return [plain(part, budget, depth + 1) for part in value]
-    if kind is Fraction:
+    if kind is getattr(sys.modules.get("fractions"), "Fraction", None):
         return float(value)
     return plain(raw_numbers(value, budget[0]), budget, depth)
 
