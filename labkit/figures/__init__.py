@@ -9,14 +9,11 @@
     row_softmax(scores, allowed=None, *, labels=, title=)  score -> exp -> share, one row, stages side by side
     data_flow(trace, row=2)                              one destination through score path and value path
     arrow_mixture(weights, values, *, title=, labels=)   value vectors and their mixture in the plane
-    bars(numbers, labels, *, title=, y_label=, colour=)
     compare(before, after, labels, *, names=, title=)    two bars for each label
     line(x, ys, *, title=, x_label=, y_label=)           ys: {"name": numbers}
     head_grid(maps, *, titles=, columns=, title=)        small maps, no numbers
-    ablation_bars(labels, effects, *, title=, x_label=)  signed horizontal bars
     waterfall(labels, parts, *, start=, title=, y_label=)  contributions adding up
-    paths(first, second, destination, *, labels=, title=)  two layers of weights as routes into one position
-    show(picture, description, numbers="")               the shared exit, also for figures of your own
+    show(canvas, description, numbers="", table="")       the shared exit, also for pictures of your own
 
 Rows are destinations, columns are sources, positions count from 1. Q is blue, K red, V green; what queries and keys
 make together, scores and weights, is violet; blocked cells are hatched.
@@ -26,12 +23,14 @@ numbers as text, which is what a strict comparison of stored outputs reads.
 """
 
 from labkit.figures.canvas import Canvas
-from labkit.figures.charts import ablation_bars, bars, compare, line, waterfall
-from labkit.figures.flow import arrow_mixture, data_flow, paths, row_softmax, shapes
+from labkit.figures.charts import compare, line, waterfall
+from labkit.figures.flow import data_flow
 from labkit.figures.maps import head_grid, heat_map, heat_maps, mask, matrices, projection
+from labkit.figures.mixing import arrow_mixture, row_softmax
 from labkit.figures.parts import show
+from labkit.figures.structure import shapes
 
 __all__ = [
-    "Canvas", "ablation_bars", "arrow_mixture", "bars", "compare", "data_flow", "head_grid", "heat_map", "heat_maps",
-    "line", "mask", "matrices", "paths", "projection", "row_softmax", "shapes", "show", "waterfall",
+    "Canvas", "arrow_mixture", "compare", "data_flow", "head_grid", "heat_map", "heat_maps", "line", "mask",
+    "matrices", "projection", "row_softmax", "shapes", "show", "waterfall",
 ]  # fmt: skip

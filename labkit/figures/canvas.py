@@ -74,7 +74,7 @@ class Canvas:
             f'<text x="{_n(x)}" y="{_n(y + 0.35 * size)}" font-size="{_n(size)}" fill="{fill}" '
             f'text-anchor="{anchor}"{style}{weight}{turn}>{_with_indices(text, size)}</text>'
         )
-        wide = text_width(text, size)
+        wide = text_width(text, size) * (1.12 if bold else 1)
         self.reach(x + {"start": wide, "middle": wide / 2, "end": 0}[anchor] * (not turned), y + size)
 
     def line(

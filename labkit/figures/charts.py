@@ -5,12 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from labkit.figures.canvas import INK, KEY, LINE, MUTED, NEGATIVE, QUERY, VALUE, WEIGHT, Canvas, plain, shade
+from labkit.figures.canvas import (
+    INK,
+    KEY,
+    LINE,
+    MUTED,
+    NEGATIVE,
+    QUERY,
+    VALUE,
+    WEIGHT,
+    Canvas,
+    plain,
+    shade,
+    text_width,
+)
 from labkit.figures.parts import EDGE, show, title_of
 
 SERIES = (WEIGHT, NEGATIVE, QUERY, VALUE, KEY, INK)
@@ -48,13 +60,6 @@ def spanning(numbers: ArrayLike, start: float, end: float, *, zero: bool = True)
     return Scale(low - air * (low < 0 or not zero), high + air, start, end)
 
 
-def bars(
-    numbers: ArrayLike, labels: Sequence[str], *, title: str = "", y_label: str = "", colour: str = WEIGHT
-) -> None:
-    """Draw one bar for each label, its number on top."""
-    _grouped_bars({"": numbers}, labels, title=title, y_label=y_label, colours=[colour])
-
-
 def compare(
     before: ArrayLike,
     after: ArrayLike,
@@ -65,38 +70,26 @@ def compare(
     y_label: str = "",
 ) -> None:
     """Draw two bars for each label, before pale and after full."""
-    pair = {names[0]: before, names[1]: after}
-    _grouped_bars(pair, labels, title=title, y_label=y_label, colours=[shade(0.4), WEIGHT])
-
-
-def _grouped_bars(
-    series: Mapping[str, ArrayLike], labels: Sequence[str], *, title: str, y_label: str, colours: Sequence[str]
-) -> None:
-    rows = {name: [float(x) for x in np.asarray(numbers).tolist()] for name, numbers in series.items()}
+    rows = [np.asarray(numbers, dtype=float).tolist() for numbers in (before, after)]
     canvas, top = Canvas(), 62 if title else 30
-    if title:
-        title_of(canvas, title)
-    group = max(54.0 * len(rows), 9.0 * max(len(label) for label in labels)) + 22
-    y = spanning(list(rows.values()), top + 190, top)
-    left = EDGE + 62
+    title_of(canvas, title)
+    bar = max(30.0, min(46.0, 330.0 / len(labels)))
+    group = max(2 * bar + 8, text_width(max(labels, key=len), 13)) + 22
+    y, left = spanning(rows, top + 190, top), EDGE + 62
     right = left + group * len(labels) + 10
     _value_axis(canvas, y, left, right, y_label)
-    for k, (numbers, colour) in enumerate(zip(rows.values(), colours, strict=True)):
+    for k, (numbers, colour) in enumerate(zip(rows, (shade(0.4), WEIGHT), strict=True)):
         for i, number in enumerate(numbers):
-            x = left + 16 + i * group + (group - 54 * len(rows)) / 2 + 54 * k
-            canvas.rect(x, min(y(0), y(number)), 46, abs(y(number) - y(0)), colour, radius=2)
-            canvas.text(x + 23, y(number) + (-11 if number >= 0 else 11), plain(number), size=12)
+            x = left + 5 + (i + 0.5) * group + (k - 1) * (bar + 8) + 4
+            canvas.rect(x, min(y(0), y(number)), bar, abs(y(number) - y(0)), colour, radius=2)
+            canvas.text(x + bar / 2, y(number) + (-11 if number >= 0 else 11), plain(number), size=12)
+        _legend(canvas, left + 130 * k, y.start + 46, names[k], colour)
     canvas.line([(left, y(0)), (right, y(0))], INK, thickness=1)
     for i, label in enumerate(labels):
-        canvas.text(left + 16 + (i + 0.5) * group - 4, y.start + 18, label, size=13)
-    if len(rows) > 1:
-        _legend(canvas, left, y.start + 46, list(rows), colours)
-    text = "\n".join(
-        f"{name} {label}: {plain(x, 3)}".strip()
-        for name, xs in rows.items()
-        for label, x in zip(labels, xs, strict=True)
-    )
-    show(canvas, f"Bar chart. {title}. {text}".replace("\n", "; "), f"{title}\n{text}".strip())
+        canvas.text(left + 5 + (i + 0.5) * group, y.start + 18, label, size=13)
+    lines = [f"{label}: {plain(b, 3)} → {plain(a, 3)}" for label, b, a in zip(labels, *rows, strict=True)]
+    text = "\n".join([f"{title} ({names[0]} → {names[1]})".strip(), *lines])
+    show(canvas, f"Bar chart. {text}".replace("\n", "; "), text)
 
 
 def line(x: ArrayLike, ys: Mapping[str, ArrayLike], *, title: str = "", x_label: str = "", y_label: str = "") -> None:
@@ -104,8 +97,7 @@ def line(x: ArrayLike, ys: Mapping[str, ArrayLike], *, title: str = "", x_label:
     across = np.asarray(x, dtype=float)
     curves = {name: np.asarray(y, dtype=float) for name, y in ys.items()}
     canvas, top = Canvas(), 56 if title else 26
-    if title:
-        title_of(canvas, title)
+    title_of(canvas, title)
     left = EDGE + 62
     to_x = Scale(float(across.min()), float(across.max()), left, left + 460)
     to_y = spanning(list(curves.values()), top + 250, top, zero=False)
@@ -129,33 +121,6 @@ def line(x: ArrayLike, ys: Mapping[str, ArrayLike], *, title: str = "", x_label:
     )
 
 
-def ablation_bars(labels: Sequence[str], effects: ArrayLike, *, title: str = "", x_label: str = "") -> None:
-    """Draw signed effects as horizontal bars from zero; negative ones are ochre and go left."""
-    numbers = [float(x) for x in np.asarray(effects).tolist()]
-    canvas, top, step = Canvas(), 62 if title else 30, 30
-    if title:
-        title_of(canvas, title)
-    left = EDGE + 9 * max(len(label) for label in labels) + 20
-    x = spanning(numbers, left + 40, left + 460)
-    bottom = top + step * len(labels)
-    for tick in x.ticks():
-        canvas.line([(x(tick), top - 6), (x(tick), bottom)], LINE, thickness=1)
-        canvas.text(x(tick), bottom + 14, plain(tick), size=12, fill=MUTED)
-    for i, (label, number) in enumerate(zip(labels, numbers, strict=True)):
-        y = top + i * step
-        canvas.text(left - 6, y + step / 2 - 3, label, size=13, anchor="end")
-        canvas.rect(
-            min(x(0), x(number)), y, abs(x(number) - x(0)), step - 8, WEIGHT if number >= 0 else NEGATIVE, radius=2
-        )
-        outside = x(number) + (6 if number >= 0 else -6)
-        canvas.text(outside, y + step / 2 - 3, plain(number), size=12, anchor="start" if number >= 0 else "end")
-    canvas.line([(x(0), top - 6), (x(0), bottom)], INK, thickness=1.2)
-    canvas.text((x.start + x.end) / 2, bottom + 36, x_label, size=13)
-    canvas.reach(x.end + 40, bottom)
-    text = "\n".join(f"{label}: {plain(number, 3)}" for label, number in zip(labels, numbers, strict=True))
-    show(canvas, f"Bar chart. {title}. {text}".replace("\n", "; "), f"{title}\n{text}".strip())
-
-
 def waterfall(
     labels: Sequence[str], parts: ArrayLike, *, start: float = 0.0, title: str = "", y_label: str = ""
 ) -> None:
@@ -163,8 +128,7 @@ def waterfall(
     numbers = [float(x) for x in np.asarray(parts).tolist()]
     levels = np.concatenate([[start], start + np.cumsum(numbers)])
     canvas, top = Canvas(), 62 if title else 30
-    if title:
-        title_of(canvas, title)
+    title_of(canvas, title)
     left, step = EDGE + 62, max(64.0, 9.0 * max(len(label) for label in labels) + 12)
     y = spanning(levels, top + 220, top)
     right = left + step * (len(labels) + 1) + 16
@@ -197,13 +161,6 @@ def _value_axis(canvas: Canvas, y: Scale, left: float, right: float, label: str)
         canvas.text(EDGE + 6, (y.start + y.end) / 2, label, size=13, turned=True)
 
 
-def _legend(canvas: Canvas, x: float, y: float, names: Sequence[str], colours: Sequence[str]) -> None:
-    for name, colour in zip(names, colours, strict=True):
-        canvas.rect(x, y - 7, 14, 14, colour)
-        canvas.text(x + 21, y, name, size=12, anchor="start")
-        x += 48 + 8 * len(name)
-
-
-def labelled(numbers: Any) -> list[str]:
-    """Count from 1: labels for numbers that have none."""
-    return [str(i) for i in range(1, len(numbers) + 1)]
+def _legend(canvas: Canvas, x: float, y: float, name: str, colour: str) -> None:
+    canvas.rect(x, y - 7, 14, 14, colour)
+    canvas.text(x + 21, y, name, size=12, anchor="start")

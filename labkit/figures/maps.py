@@ -23,7 +23,18 @@ from labkit.figures.canvas import (
     plain,
     shade,
 )
-from labkit.figures.parts import EDGE, axes, cells_of, draw_matrix, in_line, positions, sentence, show, title_of
+from labkit.figures.parts import (
+    EDGE,
+    axes,
+    cells_of,
+    draw_matrix,
+    in_line,
+    label_room,
+    positions,
+    sentence,
+    show,
+    title_of,
+)
 
 Kind = Literal["weights", "scores"]
 
@@ -64,10 +75,8 @@ def heat_maps(
 ) -> None:
     """Draw several maps side by side on one colour scale; `allowed` is one mask for all of them."""
     canvas = Canvas()
-    top = 18
-    if title:
-        title_of(canvas, title)
-        top = 54
+    title_of(canvas, title)
+    top = 54.0 if title else 18.0
     grids = [_Map(each, allowed, kind, fractions, row_labels, column_labels) for each in maps]
     limit = max(grid.limit for grid in grids)
     x, y, lowest = EDGE, top, top
@@ -100,7 +109,7 @@ def mask(
     canvas = Canvas()
     title_of(canvas, heading)
     rows, columns = grid.shape
-    x, y, cell = EDGE + 66, 106, 54
+    x, y, cell = EDGE + 42, 102, 54
     axes(canvas, x, y, cell, positions(rows), positions(columns))
     for i, j in np.ndindex(rows, columns):
         left, upper, permitted = x + j * cell, y + i * cell, bool(grid[i, j])
@@ -113,11 +122,10 @@ def mask(
 
 
 def matrices(title: str = "", **named: Any) -> None:
-    """Draw matrices with their names, shapes and numbers; a name starting with Q, K, V or Z has that letter's colour."""
+    """Draw matrices with names, shapes and numbers; a name starting with Q, K, V or Z has that letter's colour."""
     canvas = Canvas()
     y = 30 if not title else 66
-    if title:
-        title_of(canvas, title)
+    title_of(canvas, title)
     x, words = float(EDGE), []
     for name, matrix in named.items():
         cells = cells_of(matrix)
@@ -169,12 +177,12 @@ class _Map:
         seen = np.abs(self.numbers[self.allowed & np.isfinite(self.numbers)])
         self.limit = 1.0 if kind == "weights" else float(max(seen.max(initial=0.0), 1e-9))
         self.cell = 62 if max(rows, columns) <= 6 else 44 if max(rows, columns) <= 10 else 22
-        self.left = 46 + 8 * max(len(label) for label in self.rows)
+        self.left = 34 + 8 * max(len(label) for label in self.rows)
         self.width = self.left + columns * self.cell + (58 if kind == "weights" and self.cell > 22 else 0)
 
     def draw(self, canvas: Canvas, x: float, y: float, *, highlight_row: int | None = None) -> float:
         """Draw the map with its upper left corner at (x, y) and return the y of its lower end."""
-        x, y, cell = x + self.left, y + 50, self.cell
+        x, y, cell = x + self.left, y + 32 + label_room(self.columns, self.cell), self.cell
         axes(canvas, x, y, cell, self.rows, self.columns)
         for i, j in np.ndindex(*self.numbers.shape):
             self._cell(canvas, x + j * cell, y + i * cell, i, j)
@@ -237,8 +245,7 @@ def head_grid(
     names = list(titles) if titles is not None else [f"head {k}" for k in range(len(grids))]
     canvas = Canvas()
     top = 70 if title else 36
-    if title:
-        title_of(canvas, title)
+    title_of(canvas, title)
     side = 150.0
     for k, (grid, name) in enumerate(zip(grids, names, strict=True)):
         x, y = EDGE + 26 + (k % columns) * (side + 30), top + (k // columns) * (side + 50)
@@ -264,4 +271,4 @@ def _small_map(canvas: Canvas, x: float, y: float, side: float, grid: Array, all
         if not permitted[i, j]:
             canvas.rect(x + j * cell, y + i * cell, cell, cell, "#e6e9ee", radius=0)
         elif grid[i, j] > 0.002:
-            canvas.rect(x + j * cell, y + i * cell, cell, cell, shade(grid[i, j]), radius=0)
+            canvas.rect(x + j * cell, y + i * cell, cell, cell, shade(float(grid[i, j])), radius=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import io
+import importlib
 from collections.abc import Sequence
 from fractions import Fraction
 from html import escape
@@ -11,45 +11,47 @@ from typing import Any
 
 import numpy as np
 
-from labkit.figures.canvas import INK, KEY, QUERY, VALUE, WEIGHT, Canvas, plain, shade
+from labkit.figures.canvas import INK, KEY, QUERY, VALUE, WEIGHT, Canvas, plain, shade, text_width
 
 Cells = list[list[Any]]
 EDGE = 22  # free paper around every drawing
 
 
-def show(picture: Any, description: str, numbers: str = "", table: str = "") -> None:
-    """Display a Canvas (or a Matplotlib figure) with its description as alternative text and its numbers as text.
+def show(canvas: Canvas, description: str, numbers: str = "", table: str = "") -> None:
+    """Display a picture with its description as alternative text and its numbers as plain text.
 
     `table` is HTML that stands under the picture.
     """
-    svg = picture.svg() if isinstance(picture, Canvas) else _matplotlib_svg(picture)
-    source = base64.b64encode(svg.encode()).decode()
+    source = base64.b64encode(canvas.svg().encode()).decode()
     html = f'<img alt="{escape(description)}" src="data:image/svg+xml;base64,{source}" style="max-width:100%">{table}'
-    from IPython.display import display
-
+    display: Any = importlib.import_module("IPython.display").display
     display({"text/html": html, "text/plain": numbers or description}, raw=True)
 
 
 def title_of(canvas: Canvas, title: str) -> None:
-    canvas.text(EDGE, 26, title, size=16, bold=True, anchor="start")
+    """Write the title at the top left, if there is one."""
+    if title:
+        canvas.text(EDGE, 26, title, size=16, bold=True, anchor="start")
 
 
 def axes(canvas: Canvas, x: float, y: float, cell: float, rows: Sequence[str], columns: Sequence[str]) -> None:
-    """Name both axes and number their positions; (x, y) is the corner of the first cell."""
-    wide, tall = len(columns) * cell, len(rows) * cell
-    canvas.text(x + wide / 2, y - 38, "source (key)", size=12, fill=KEY)
-    canvas.text(
-        x - 30 - 8 * max(len(label) for label in rows),
-        y + tall / 2,
-        "destination (query)",
-        size=12,
-        fill=QUERY,
-        turned=True,
-    )
+    """Name both axes and label their positions; (x, y) is the corner of the first cell."""
+    room = label_room(columns, cell)
+    canvas.text(x + len(columns) * cell / 2, y - (20 if room == 18 else 28) - room, "source (key)", size=12, fill=KEY)
+    aside = 24 + 8 * max(len(label) for label in rows)
+    canvas.text(x - aside, y + len(rows) * cell / 2, "destination (query)", size=12, fill=QUERY, turned=True)
     for j, label in enumerate(columns):
-        canvas.text(x + (j + 0.5) * cell, y - 16, label, size=13, fill=KEY)
+        across, turned = x + (j + 0.5) * cell, room > 18
+        canvas.text(across, y - 8 if turned else y - 14, label, size=13, fill=KEY, turned=turned,
+                    anchor="start" if turned else "middle")  # fmt: skip
     for i, label in enumerate(rows):
-        canvas.text(x - 10, y + (i + 0.5) * cell, label, size=13, fill=QUERY, anchor="end")
+        canvas.text(x - 8, y + (i + 0.5) * cell, label, size=13, fill=QUERY, anchor="end")
+
+
+def label_room(columns: Sequence[str], cell: float) -> float:
+    """Say how high the column labels reach: those too wide for their cell stand upright."""
+    widest = max(text_width(label, 13) for label in columns)
+    return 18 if widest <= cell else widest
 
 
 def draw_matrix(canvas: Canvas, x: float, y: float, cells: Cells, name: str) -> tuple[float, float]:
@@ -96,17 +98,10 @@ def in_line(cells: Cells) -> str:
     return "[" + ", ".join("[" + ", ".join(plain(x) for x in row) + "]" for row in cells) + "]"
 
 
+def vector(row: Sequence[Any]) -> str:
+    """Write a vector in brackets."""
+    return "[" + ", ".join(plain(x) for x in row) + "]"
+
+
 def sentence(lines: str) -> str:
     return "; ".join(f"row {line}" for line in lines.split("\n")) + "."
-
-
-def _matplotlib_svg(figure: Any) -> str:
-    """Save a Matplotlib figure as SVG with the same bytes each time, and close it so that it is not shown twice."""
-    import matplotlib
-    from matplotlib import pyplot
-
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "labkit", "svg.fonttype": "path"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None}, facecolor="white", bbox_inches="tight")
-    pyplot.close(figure)
-    return buffer.getvalue()
