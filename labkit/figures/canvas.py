@@ -183,9 +183,20 @@ def shade(share: float, colour: str = WEIGHT) -> str:
     return "#" + "".join(f"{round(255 + (channel - 255) * share):02x}" for channel in channels)
 
 
-def ink_on(share: float) -> str:
-    """Choose dark or white writing for a cell shaded with this share."""
-    return PAPER if share > 0.55 else INK
+def ink_on(share: float, colour: str = WEIGHT) -> str:
+    """Choose black or white writing for a cell shaded with this share: whichever contrasts by 4.5 to 1 or more.
+
+    >>> ink_on(0.2), ink_on(1.0)
+    ('#000000', '#ffffff')
+    """
+    return "#000000" if luminance(shade(share, colour)) > 0.179 else PAPER
+
+
+def luminance(colour: str) -> float:
+    """Give the relative luminance of `#rrggbb` as WCAG 2 defines it: 0 is black, 1 is white."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def text_width(text: str, size: float) -> float:

@@ -83,7 +83,7 @@ def compare(
             x = left + 5 + (i + 0.5) * group + (k - 1) * (bar + 8) + 4
             canvas.rect(x, min(y(0), y(number)), bar, abs(y(number) - y(0)), colour, radius=2)
             canvas.text(x + bar / 2, y(number) + (-11 if number >= 0 else 11), plain(number), size=12)
-        _legend(canvas, left + 130 * k, y.start + 46, names[k], colour)
+        _legend(canvas, left + k * max(130, 44 + 7 * len(names[0])), y.start + 46, names[k], colour)
     canvas.line([(left, y(0)), (right, y(0))], INK, thickness=1)
     for i, label in enumerate(labels):
         canvas.text(left + 5 + (i + 0.5) * group, y.start + 18, label, size=13)

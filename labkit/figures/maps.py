@@ -208,11 +208,11 @@ class _Map:
             canvas.rect(x + 1, y + 1, cell - 2, cell - 2, BLOCKED, LINE)
             return
         share = abs(number) / self.limit if np.isfinite(number) else 0.0
-        canvas.rect(x + 1, y + 1, cell - 2, cell - 2, shade(share, WEIGHT if number >= 0 else NEGATIVE), LINE)
+        colour = WEIGHT if number >= 0 else NEGATIVE
+        canvas.rect(x + 1, y + 1, cell - 2, cell - 2, shade(share, colour), LINE)
         if cell > 22:
-            canvas.number(
-                x + cell / 2, y + cell / 2, self.cells[i][j], size=15 if cell > 44 else 12, fill=ink_on(share)
-            )
+            size = 15 if cell > 44 else 12
+            canvas.number(x + cell / 2, y + cell / 2, self.cells[i][j], size=size, fill=ink_on(share, colour))
 
     def as_text(self) -> str:
         """Write the numbers row by row, a dot for a blocked cell."""
