@@ -48,22 +48,22 @@ def all_maps(trace: ModelTrace, sequence: int = 0) -> None:
     )
 
 
-def gallery(maps: Sequence[ArrayLike], columns: int = 4) -> None:
-    """Draw small square maps to be judged, with exact fractions and the outline of the causal mask, without sums."""
+def gallery(maps: Sequence[ArrayLike], only: int | None = None) -> None:
+    """Draw small square maps to be judged, with exact fractions and the outline of the causal mask, without sums.
+
+    Maps count from 1; `only` draws one of them.
+    """
     canvas, cell = Canvas(), 46.0
-    side = cell * len(np.asarray(maps[0]))
-    for k, weights in enumerate(maps):
-        x = EDGE + 34 + (k % columns) * (side + 50)
-        y = 84 + (k // columns) * (side + 96)
-        canvas.text(x, y - 60, f"map {k + 1}", size=15, bold=True, anchor="start")
-        axes(canvas, x, y, cell, *[positions(len(np.asarray(weights)))] * 2)
-        _judged_cells(canvas, x, y, cell, cells_of(weights, fractions=True))
-    words = [f"map {k}: {in_line(cells_of(weights, fractions=True))}" for k, weights in enumerate(maps, start=1)]
-    figures.show(
-        canvas,
-        f"{len(maps)} maps, rows destinations, columns sources, with the causal outline. {'; '.join(words)}",
-        "\n".join(words),
-    )
+    numbered = [(k, cells_of(weights, fractions=True)) for k, weights in enumerate(maps, start=1) if only in (None, k)]
+    side = cell * len(numbered[0][1])
+    for place, (k, cells) in enumerate(numbered):
+        x, y = EDGE + 34 + place % 4 * (side + 50), 84 + place // 4 * (side + 96)
+        canvas.text(x, y - 60, f"map {k}", size=15, bold=True, anchor="start")
+        axes(canvas, x, y, cell, *[positions(len(cells))] * 2)
+        _judged_cells(canvas, x, y, cell, cells)
+    words = [f"map {k}: {in_line(cells)}" for k, cells in numbered]
+    description = "Maps to judge, rows destinations, columns sources, with the causal outline."
+    figures.show(canvas, f"{description} {'; '.join(words)}", "\n".join(words))
 
 
 def _judged_cells(canvas: Canvas, x: float, y: float, cell: float, numbers: Cells) -> None:
@@ -133,7 +133,7 @@ def routes(
         raise LabkitError(f"{len(names)} names were given for {len(paths)} positions.")
     order = np.argsort(-paths, axis=None, kind="stable")[:strongest]
     chosen = [
-        (int(j), int(k)) for j, k in zip(*np.unravel_index(order, paths.shape), strict=True) if paths[j, k] > 1e-9
+        (int(j), int(k)) for j, k in zip(*np.unravel_index(order, paths.shape), strict=True) if paths[j, k] >= 0.005
     ]
     canvas = Canvas()
     title_of(canvas, title)
