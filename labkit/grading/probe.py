@@ -24,9 +24,10 @@ CLAIMS = {
     "memory": "is stopped at its memory limit",
     "forks": "is stopped at its process limit",
     "size": "is stopped at its file size limit",
+    "kernel": "cannot make namespaces, mount or trace: such calls are refused by a filter",
 }
 REQUIRED: dict[str, tuple[str, ...]] = {
-    "A": tuple(CLAIMS),
+    "A": tuple(claim for claim in CLAIMS if claim != "kernel"),  # the filter is known for two kinds of machine only
     "B": ("user", "memory", "forks", "size"),
     "C": ("memory", "size"),
 }
@@ -61,6 +62,10 @@ def write_large():
         file.write(bytes(LARGE))
 def memory():
     bytearray(MEMORY)
+def unshare():
+    import ctypes
+    if ctypes.CDLL(None, use_errno=True).unshare(0x10000000) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
 status = dict(line.split(":", 1) for line in open("/proc/self/status")) if os.path.exists("/proc/self/status") else {}
 held = {
     "files": refused(lambda: open(CANARY).read()),
@@ -71,6 +76,7 @@ held = {
     "memory": refused(memory),
     "forks": refused(forks),
     "size": refused(write_large),
+    "kernel": refused(unshare),
 }
 """
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from labkit.errors import LabkitError
+from labkit.grading import seccomp
 from labkit.grading.archive import whole
 from labkit.grading.model import Level
 from labkit.grading.strict import Refused, read_json
@@ -50,7 +51,7 @@ class Limits:
     cpu: int = 30
     memory: int = 768 << 20
     file: int = 8 << 20
-    processes: int = 8
+    processes: int = 4
 
     def resources(self) -> dict[str, int]:
         """Name them as `resource.setrlimit` does."""
@@ -111,19 +112,21 @@ class Worker:
         requests, self.requests = os.pipe()
         self.replies, replies = os.pipe()
         self.gone, alive = os.pipe()
+        filtered = _filter()
+        inherited = (requests, replies, alive, filtered)
         try:
             self.process = subprocess.Popen(
-                [*_command(sandbox, alive), *self._program(sandbox, requests, replies)],
+                [*_command(sandbox, alive, filtered), *self._program(sandbox, requests, replies)],
                 env=_environment(self.folder.name if self.folder else "/tmp"),
                 cwd=self._home(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # nothing printed is ever read, so nothing printed can matter
                 stderr=subprocess.DEVNULL,
-                pass_fds=(requests, replies, alive),
+                pass_fds=inherited,
                 start_new_session=True,
             )
         finally:
-            for fd in (requests, replies, alive):
+            for fd in inherited:
                 os.close(fd)
         os.set_blocking(self.requests, False)
         os.set_blocking(self.replies, False)
@@ -272,7 +275,15 @@ def array(value: Any) -> dict[str, Any]:
 # What a worker sees
 
 
-def _command(sandbox: Sandbox, alive: int) -> list[str]:
+def _filter() -> int:
+    """Give a pipe that holds the filter of system calls; it is far smaller than a pipe's buffer."""
+    read, write = os.pipe()
+    os.write(write, seccomp.program())
+    os.close(write)
+    return read
+
+
+def _command(sandbox: Sandbox, alive: int, filtered: int) -> list[str]:
     """Give the words before the program: bubblewrap with nothing of the host but an interpreter and NumPy."""
     if sandbox.level != "A":
         return []
@@ -295,6 +306,7 @@ def _command(sandbox: Sandbox, alive: int) -> list[str]:
         *("--ro-bind", str(WORKER), "/worker.py"),
         *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
         *("--remount-ro", "/", "--chdir", "/tmp"),
+        *(("--seccomp", str(filtered)) if seccomp.program() else ()),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from labkit.grading import probe as probing
 from labkit.grading import sandbox as sandboxes
-from labkit.grading import worker
+from labkit.grading import seccomp, worker
 from labkit.grading.probe import CLAIMS, Probe, Report, bubblewrap, find_sandbox, probe
 from labkit.grading.sandbox import Limits, Sandbox, Stopped, Worker, array
 
@@ -181,6 +182,21 @@ def test_a_reply_has_a_largest_size(box: Sandbox) -> None:
             "    except OSError: pass"
         )
     assert stopped.value.reason == "reply"
+
+
+def test_threads_and_children_work_up_to_the_limit(box: Sandbox) -> None:
+    with Worker(box) as one:
+        assert one.run("import threading\nt = threading.Thread(target=print)\nt.start()\nt.join()").ok
+        assert one.run("import os\nif os.fork() == 0: os._exit(0)\nos.wait()").ok
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_filter_only_jumps_forward_to_its_own_lines(machine: str) -> None:
+    lines = list(struct.iter_unpack("=HBBI", seccomp.program(machine)))
+    assert lines[-1][0] == 0x06  # a return
+    for place, (code, taken, passed, _) in enumerate(lines):
+        if code & 0x07 == 0x05:  # a jump
+            assert place + 1 + max(taken, passed) < len(lines)
 
 
 def test_numpy_in_the_worker_is_the_graders(box: Sandbox) -> None:

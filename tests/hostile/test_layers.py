@@ -16,7 +16,7 @@ import pytest
 
 from labkit import functions
 from labkit.functions import Finding
-from labkit.grading import archive, key, notebook, sandbox
+from labkit.grading import archive, key, notebook, sandbox, seccomp
 from labkit.grading.keyfile import read_key
 from labkit.grading.marking import File, Settings, Work, mark_student
 from labkit.grading.model import Attempt, Mark, Student
@@ -83,6 +83,17 @@ def test_without_a_process_of_its_own_a_forged_result_passes(attack: str, box: S
 def test_without_namespaces_files_network_and_processes_lie_open(box: Sandbox) -> None:
     open_to = set(probe(box).held) - set(probe(Sandbox("limits", limits=box.limits)).held)
     assert {"files", "network", "processes", "disk"} <= open_to
+
+
+def test_without_the_filter_the_kernel_answers_riskier_calls(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    def traced() -> object:
+        with Worker(box) as worker:
+            worker.run("import ctypes")
+            return worker.value("ctypes.CDLL(None).ptrace(0, 0, 0, 0)").value
+
+    assert traced() == -1
+    monkeypatch.setattr(seccomp, "program", lambda: b"")
+    assert traced() == 0
 
 
 DAEMON = """
