@@ -83,18 +83,22 @@ HANDLE = {"panel": '[aria-label="score of destination 3, source 2"]', "interact"
 
 def latencies(notebook: Notebook, presses: int) -> list[float]:
     """Press one key after the other, each after the last has settled; milliseconds from key to paint."""
-    page = notebook.page
-    for i in range(presses + 5):
-        page.keyboard.press("ArrowUp" if (i // 8) % 2 == 0 else "ArrowDown")
-        page.wait_for_timeout(330)
-    events = page.evaluate("() => ({ keys: bench.keys, paints: bench.paints })")
-    found = []
-    for key, following in zip(events["keys"][5:], [*events["keys"][6:], float("inf")], strict=True):
-        paints = [paint for paint in events["paints"] if key < paint < following]
-        if not paints:
-            raise RuntimeError("a key press changed nothing on the page")
-        found.append(paints[0] - key)
-    return found
+    found = [press(notebook, "ArrowUp" if (i // 8) % 2 == 0 else "ArrowDown") for i in range(presses + 5)]
+    return found[5:]
+
+
+def press(notebook: Notebook, key: str) -> float:
+    """Press one key and wait for the picture to change; milliseconds between the two."""
+    notebook.page.evaluate("() => { bench.keys = []; bench.paints = []; }")
+    notebook.page.keyboard.press(key)
+    give_up = time.monotonic() + 10
+    while time.monotonic() < give_up:
+        notebook.page.wait_for_timeout(150)
+        key_at, painted = notebook.page.evaluate("() => [bench.keys[0], bench.paints[0]]")
+        if painted:
+            notebook.page.wait_for_timeout(150)  # let the kernel come to rest as well
+            return float(painted - key_at)
+    raise RuntimeError("a key press changed nothing on the page")
 
 
 def updates_per_second(notebook: Notebook, kind: str, seconds: float) -> tuple[float, int]:

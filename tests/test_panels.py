@@ -20,6 +20,7 @@ from labkit.errors import LabkitError, ShapeError
 from labkit.heads import multi_head
 from labkit.panels.panel import Panel
 from labkit.panels.still import number
+from labkit.transformer import load_model, mean_head, repeated_sequences, resample_head, zero_head
 
 EX = exact.worked_example()
 CAUSAL3 = np.tri(3, dtype=bool)
@@ -257,6 +258,35 @@ def test_setting_another_shape_or_a_number_mask_is_refused() -> None:
     assert panel.weights.tolist() == [0.5, 0.5]
 
 
+def test_a_trained_model_over_every_choice() -> None:
+    model = load_model()
+    panel = panels.trained_model(model, ["QZBTMKQZBTMK"])
+    tokens, others = model.encode("QZBTMKQZBTMK"), repeated_sequences(64, seed=0, length=12)
+    made = {
+        "none": lambda layer, head: [],
+        "zero": lambda layer, head: [zero_head(layer, head)],
+        "mean": lambda layer, head: [mean_head(layer, head, others)],
+        "resample": lambda layer, head: [resample_head(layer, head, others[0])],
+    }
+    for layer, head in np.ndindex(2, 4):
+        for name, changes in made.items():
+            panel.layer, panel.head, panel.intervention = layer, head, name
+            run = model.run(tokens, *changes(layer, head))
+            true = [run.logits[i, tokens[i + 1]] for i in range(11)]
+            np.testing.assert_allclose(panel.logits, true, atol=6e-5)
+            np.testing.assert_allclose(panel.weights, model.run(tokens).weights[layer, head], atol=6e-5)
+            drawn = panel.texts[0]["base"] if name == "none" else panel.texts[0]["changed"][name][layer][head]
+            assert drawn["logits"] == panel.logits.tolist()
+            assert drawn["top"][-1][0][0] == model.decode(run.logits[-1].argmax())
+
+
+def test_inputs_the_trained_model_panel_cannot_show() -> None:
+    with pytest.raises(ShapeError, match="2 to 12"):
+        panels.trained_model(texts=["ABCDEFGHIJKLM"])
+    with pytest.raises(ShapeError, match="row 2 of 2"):
+        panels.trained_model(texts=["ABAB"]).layer = 2
+
+
 def test_a_move_of_the_front_end_is_confirmed_with_labkits_numbers() -> None:
     panel = panels.scores_and_values(EX)
     panel.set_state({"scores": [[0.0] * 3] * 3, "revision": 7})
@@ -283,6 +313,13 @@ def test_a_panel_opens_when_its_prediction_is_recorded(make: Any, own_journal: P
     journal.record("p-1", 1, "wrong")
     assert not panel.locked
     assert not make(locked_by="p-1").locked
+
+
+def test_what_the_learner_noticed_goes_into_the_journal(own_journal: Path) -> None:
+    panel = panels.softmax_row([0.0, 0.0], locked_by="p-1")
+    panel.set_state({"noticed": {"said": ["A"], "moved": ["A", "Z"]}})
+    (entry,) = journal.entries("noticed")
+    assert (entry["exercise"], entry["said"], entry["moved"]) == ("p-1", ["A"], ["A", "Z"])
 
 
 def texts(numbers: Any) -> set[str]:

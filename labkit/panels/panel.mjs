@@ -103,6 +103,16 @@ function set(node, props) {
   return node;
 }
 
+/** Tell whether the arguments differ from the last ones: most cells of a large map stay as they are. */
+function memory() {
+  let last = [];
+  return (...now) => {
+    const differs = now.some((x, i) => x !== last[i]) || last.length === 0;
+    last = now;
+    return differs;
+  };
+}
+
 /** One tab stop for a group of controls; `key` keeps the stop on the control that was last used. */
 function roving(nodes, current) {
   nodes.forEach((node, i) => set(node, { tabindex: i === current ? 0 : -1 }));
@@ -150,8 +160,10 @@ function tank({ label, low, high, step = 0.1, stops, marks = [], kind = "score",
     const stop = stops().find((x) => Math.abs(x - raw) < (3 * (high - low)) / TRAVEL);
     put(stop ?? tidy(Math.round(raw / (step / 10)) * (step / 10)));
   });
+  const fresh = memory();
   const update = (x, { before = x, words = [brief(x), ""], off = false } = {}) => {
     value = x;
+    if (!fresh(x, before, off)) return;
     const spoken = words.filter(Boolean).join(", ");
     set(node, { "aria-valuenow": x, "aria-valuetext": spoken, "data-off": off, "data-moved": Math.abs(before - x) > 1e-12 });
     set(fill, { style: { bottom: height(Math.min(floor, x)), height: `${(100 * Math.abs(clamp(x, low, high) - floor)) / (high - low)}%` } });
@@ -171,7 +183,9 @@ function tankParts() {
 function level(kind = "weight") {
   const { track, text, fill, ghost, big, small } = tankParts();
   const node = h("div", { class: `lk-tank ${kind}` }, track, text);
+  const fresh = memory();
   const update = (weight, { before = weight, open = true, hidden = false } = {}) => {
+    if (!fresh(weight, before, open, hidden)) return;
     const shown = hidden || weight === null ? 0 : weight;
     const [top, below] = hidden ? ["?", ""] : weightText(weight, open);
     set(node, { "data-off": !open, "data-moved": !hidden && !same(before ?? 0, shown), "data-hot": shown > 0.55 });

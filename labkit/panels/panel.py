@@ -98,6 +98,7 @@ class Panel(anywidget.AnyWidget):
         locked = locked_by is not None and not journal.answered(locked_by)
         super().__init__(locked_by=locked_by, locked=locked, **traits)
         self.observe(self._recompute, names=[*self.moves, "revision"])
+        self.observe(self._note, names=["noticed"])
         if locked:
             _waiting.add(self)
 
@@ -126,6 +127,10 @@ class Panel(anywidget.AnyWidget):
             for name, value in self.derive().items():
                 self.set_trait(name, value)
             self.set_trait("confirmed", self.revision)
+
+    def _note(self, change: Any) -> None:
+        """Keep in the journal what the learner said had moved, beside what had."""
+        journal.append("noticed", exercise=self.locked_by, **change["new"])
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         data, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
