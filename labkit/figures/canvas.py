@@ -75,7 +75,9 @@ class Canvas:
             f'text-anchor="{anchor}"{style}{weight}{turn}>{_with_indices(text, size)}</text>'
         )
         wide = text_width(text, size) * (1.12 if bold else 1)
-        self.reach(x + {"start": wide, "middle": wide / 2, "end": 0}[anchor] * (not turned), y + size)
+        ahead = {"start": wide, "middle": wide / 2, "end": 0}[anchor]
+        behind = wide - ahead
+        self.reach(*((x + size, y + behind) if turned else (x + ahead, y + size)))
 
     def line(
         self, points: list[tuple[float, float]], stroke: str = INK, *, thickness: float = 1.5, dashed: bool = False,
@@ -121,7 +123,7 @@ class Canvas:
         self.line([(x - half, middle), (x + half, middle)], fill, thickness=1.1)
         self.text(x, middle + 0.62 * size, bottom, size=size, fill=fill)
         if decimal:
-            self.text(x, y + 1.05 * size, plain(float(value)), size=0.72 * size, fill=fill)
+            self.text(x, y + 1.05 * size, plain(float(value), 3), size=0.72 * size, fill=fill)
 
     def reach(self, x: float, y: float) -> None:
         """Make the paper large enough to hold the point (x, y)."""

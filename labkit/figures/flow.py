@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 from labkit.figures.canvas import (
@@ -20,6 +21,7 @@ from labkit.figures.canvas import (
     ink_on,
     plain,
     shade,
+    text_width,
 )
 from labkit.figures.parts import EDGE, cells_of, show, title_of, vector
 
@@ -50,6 +52,7 @@ class _DataFlow:
         exact = hasattr(trace, "dots")
         self.scores = [_times_ln2(d) for d in trace.dots[row]] if exact else [plain(s) for s in scores]
         self.exponentials = list(trace.exp_scores[row]) if exact else [math.exp(min(s, 700)) for s in scores]
+        self.total = sum(e for e, ok in zip(self.exponentials, self.allowed, strict=True) if ok)
         self._places()
 
     def _places(self) -> None:
@@ -58,7 +61,7 @@ class _DataFlow:
         self.column = max(84.0, 8.0 * widest + 20)
         count = len(self.keys)
         self.first = EDGE + max(178.0, self.column + 60)  # left end of the first source's column in the score path
-        self.score_end = self.first + count * self.column + 62
+        self.score_end = self.first + count * self.column + max(66.0, 20 + text_width(f"sum {plain(self.total)}", 12))
         self.value_start = self.score_end + 36
         self.end = self.value_start + count * self.column + 28
         self.top = 206.0  # keys, query and values
@@ -124,9 +127,8 @@ class _DataFlow:
         for j in range(len(self.keys)):
             self._source(j, self.first + (j + 0.5) * self.column, top)
         x = self.first + len(self.keys) * self.column + 4
-        total = sum(e for e, ok in zip(self.exponentials, self.allowed, strict=True) if ok)
-        canvas.text(x, top + 3 * STAGE, f"sum {plain(total)}", size=12, fill=MUTED, anchor="start")
-        canvas.text(x, top + 4 * STAGE - 9, f"÷ {plain(total)}", size=12, fill=MUTED, anchor="start")
+        canvas.text(x, top + 3 * STAGE, f"sum {plain(self.total)}", size=12, fill=MUTED, anchor="start")
+        canvas.text(x, top + 4 * STAGE - 9, f"÷ {plain(self.total)}", size=12, fill=MUTED, anchor="start")
         canvas.text(x, top + 4 * STAGE + 9, f"sum {plain(sum(self.weights))}", size=12, fill=MUTED, anchor="start")
         middle = self.first + len(self.keys) * self.column / 2
         canvas.line([(middle, self.bottom - 18), (middle, self.bottom + 34)], WEIGHT, thickness=4, arrow=True)
@@ -174,12 +176,14 @@ class _DataFlow:
             if j:
                 canvas.text(x + 14, y + 8, "+", size=17)
                 x += 28
-            canvas.number(x + 14, y + 8, weight, size=15, fill=WEIGHT, decimal=False)
-            canvas.text(x + 34, y + 8, "·", size=17)
-            canvas.rect(x + 44, y - 7, box, 30, shade(0.1, VALUE) if self.allowed[j] else BLOCKED, VALUE, radius=5)
-            canvas.text(x + 44 + box / 2, y + 8, vector(value), size=14, fill=INK if self.allowed[j] else MUTED)
-            canvas.text(x + 44 + box / 2, y - 18, f"v_{j + 1}", size=12, fill=VALUE)
-            x += 44 + box
+            slot = max(28.0, 9.0 * len(plain(weight))) if not isinstance(weight, Fraction) else 28.0
+            canvas.number(x + slot / 2, y + 8, weight, size=15, fill=WEIGHT, decimal=False)
+            x += slot
+            canvas.text(x + 6, y + 8, "·", size=17)
+            canvas.rect(x + 16, y - 7, box, 30, shade(0.1, VALUE) if self.allowed[j] else BLOCKED, VALUE, radius=5)
+            canvas.text(x + 16 + box / 2, y + 8, vector(value), size=14, fill=INK if self.allowed[j] else MUTED)
+            canvas.text(x + 16 + box / 2, y - 18, f"v_{j + 1}", size=12, fill=VALUE)
+            x += 16 + box
         canvas.text(x + 15, y + 8, "=", size=17)
         wide = max(box, 8.4 * len(vector(self.output)) + 24)
         canvas.rect(x + 30, y - 9, wide, 34, VALUE, radius=6)

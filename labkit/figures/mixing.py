@@ -96,7 +96,9 @@ def arrow_mixture(
     title_of(canvas, title)
     x, y = _plane(canvas, [*vectors, mixture, [0, 0]], EDGE + 40, 60, 340)
     used = [(x(v[0]), y(v[1])) for v, w in zip(vectors, row, strict=True) if w != 0]
-    canvas.polygon(_hull(used), shade(0.2, VALUE), opacity=0.7)
+    hull = _hull(used)
+    canvas.polygon(hull, shade(0.2, VALUE), opacity=0.7)
+    canvas.line([*hull, hull[0]], shade(0.35, VALUE), thickness=5)  # two values have a line between them, no area
     for w, v, name in zip(row, vectors, names, strict=True):
         tip = (x(v[0]), y(v[1]))
         if any(v):

@@ -72,9 +72,9 @@ def draw_matrix(canvas: Canvas, x: float, y: float, cells: Cells, name: str) -> 
 
 
 def colour_of(name: str) -> str:
-    letter = name.removeprefix("W_")[:1]
-    return {"Q": QUERY, "q": QUERY, "K": KEY, "k": KEY, "V": VALUE, "v": VALUE, "Z": VALUE, "z": VALUE,
-            "S": WEIGHT, "A": WEIGHT}.get(letter, INK)  # fmt: skip
+    """Give a letter's colour; the matrix W_Q has that of Q, and so has a name such as "weights" that of A."""
+    letter = name.removeprefix("W_")[:1].lower()
+    return {"q": QUERY, "k": KEY, "v": VALUE, "z": VALUE, "s": WEIGHT, "a": WEIGHT, "w": WEIGHT}.get(letter, INK)
 
 
 def cells_of(matrix: Any, fractions: bool = False) -> Cells:
