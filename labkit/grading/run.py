@@ -97,7 +97,7 @@ def grade(
     summary.level = sandbox.level if sandbox else "none"
     with Store(Path(out)) as store:
         why = _why(store.facts(), settings)
-        store.begin(_class(roster, files), refusals, _facts(settings))
+        store.begin(_class(roster, files), refusals, {**_facts(settings), "exercises": _exercises(sources)})
         if not options.only:
             store.forget(files)
         done = {} if options.again or exercises else store.finished()
@@ -226,6 +226,12 @@ def _facts(settings: Settings) -> dict[str, str]:
         "level": settings.sandbox.level if settings.sandbox else "none",
         "labkit": _own_digest(),
     }
+
+
+def _exercises(sources: Sequence[KeySource]) -> str:
+    """Note down what the reports have to know of the keys: never a truth, only what a lecturer may read."""
+    items = [(source.lesson, item) for source in sources for item in run_key(source).items]
+    return json.dumps([(lesson, item.id, item.points, item.rubric, item.personal) for lesson, item in items])
 
 
 def _why(before: dict[str, str], settings: Settings) -> str:

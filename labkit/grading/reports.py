@@ -1,0 +1,156 @@
+"""Write everything a graded folder holds for people: tables, a page for each student, the class report.
+
+Students are read one at a time from the store, so a class of thousands needs no more memory than one of ten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+
+from labkit.errors import LabkitError
+from labkit.grading import tables
+from labkit.grading.class_report import Report, Written, class_report
+from labkit.grading.feedback_page import feedback_page
+from labkit.grading.model import Mark, Result
+from labkit.grading.statistics import ClassStatistics
+from labkit.grading.store import NAME, Manual, Store
+from labkit.grading.tables import Row
+from labkit.grading.text import file_name
+
+SHEET = "manual.csv"
+MOST_FORMS = 500  # answers shown for marking in the class report; the sheet has them all
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One exercise of the keys, as the grader noted it down."""
+
+    lesson: str
+    exercise: str
+    out_of: float
+    rubric: str = ""
+    personal: bool = False
+
+
+class Graded:
+    """A graded folder, read for reporting."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.by_hand = store.by_hand()
+        self.facts = store.facts()
+
+    @cached_property
+    def exercises(self) -> list[Listed]:
+        """Every exercise of the keys, lesson by lesson."""
+        return [Listed(*one) for one in json.loads(self.facts.get("exercises", "[]"))]
+
+    @property
+    def rubrics(self) -> dict[str, str]:
+        """The rubric of every exercise that a person marks."""
+        return {one.exercise: one.rubric for one in self.exercises if one.rubric}
+
+    @property
+    def lessons(self) -> dict[str, float]:
+        """The points of every lesson that somebody handed in, in order."""
+        used = {result.lesson for result in self.store.results()}
+        totals: dict[str, float] = {}
+        for one in self.exercises:
+            if one.lesson in used:
+                totals[one.lesson] = totals.get(one.lesson, 0.0) + one.out_of
+        return totals
+
+    @property
+    def warning(self) -> str:
+        """What has to be said on every page when the sandbox was not the strongest."""
+        level = self.facts.get("level", "none")
+        if level in ("A", "none"):
+            return ""
+        return f"Code exercises ran in a sandbox below level A (level {level}), at the instructor's wish."
+
+    def rows(self) -> Iterator[Row]:
+        """Give each student with what was marked, marks by hand in place: the class, then whoever else handed in."""
+        marked = groupby(self.store.results(), key=lambda result: result.student.id)
+        current = next(marked, None)
+        for student in self.store.students():
+            if current is not None and current[0] == student.id:
+                results = tuple(with_manual(result, self.by_hand) for result in current[1])
+                current = next(marked, None)
+            else:
+                results = ()
+            yield Row(student, results)
+
+
+def with_manual(result: Result, by_hand: Mapping[tuple[str, str], Manual]) -> Result:
+    """Put the marks a person gave into a result."""
+    return replace(result, marks=tuple(_marked(result.student.id, mark, by_hand) for mark in result.marks))
+
+
+def _marked(student: str, mark: Mark, by_hand: Mapping[tuple[str, str], Manual]) -> Mark:
+    given = by_hand.get((student, mark.exercise))
+    if given is None:
+        return mark
+    return replace(mark, points=given.points, via="manual", message=given.comment or mark.message)
+
+
+def take_manual(store: Store, path: Path) -> int:
+    """Read a filled sheet into the store, where every later run finds it; returns how many marks it held."""
+    listed = (Listed(*one) for one in json.loads(store.facts().get("exercises", "[]")))
+    marks = tables.read_manual(path, {one.exercise: one.out_of for one in listed if one.rubric})
+    store.mark_by_hand(marks)
+    return len(marks)
+
+
+def write_reports(out: Path, manual: Path | None = None) -> None:
+    """Write all tables and pages of a graded folder; marks filled in by hand are taken from its sheet first."""
+    if not (out / NAME).is_file():
+        raise LabkitError(f"{out} is not a graded folder: run `labkit grade` with --out {out} first.")
+    with Store(out) as store:
+        for sheet in dict.fromkeys((out / SHEET, *([manual] if manual else []))):
+            if sheet.is_file() or sheet == manual:
+                take_manual(store, sheet)
+        graded = Graded(store)
+        exercises = [one.exercise for one in graded.exercises if one.lesson in graded.lessons]
+        tables.gradebook(out / "gradebook.csv", graded.rows(), exercises)
+        tables.canvas(out / "canvas.csv", graded.rows(), graded.lessons)
+        tables.moodle(out / "moodle.csv", graded.rows(), graded.lessons)
+        if graded.rubrics:
+            tables.manual_sheet(out / SHEET, graded.rows(), graded.rubrics, graded.by_hand)
+        _pages(out, graded)
+
+
+def _pages(out: Path, graded: Graded) -> None:
+    folder = out / "feedback"
+    folder.mkdir(exist_ok=True)
+    counted = ClassStatistics(frozenset(one.exercise for one in graded.exercises if one.personal))
+    written: list[Written] = []
+    names = set()
+    for row in graded.rows():
+        counted.add(row)
+        name = f"{file_name(row.student.id)}.html"
+        names.add(name)
+        _replace(folder / name, feedback_page(row, graded.warning))
+        if len(written) < MOST_FORMS:
+            written.extend(
+                Written(row.student.id, row.student.name, mark.exercise, mark.answer, mark.out_of)
+                for mark in row.marks
+                if mark.status == "recorded" and mark.points is None
+            )
+    for stale in folder.glob("*.html"):
+        if stale.name not in names:
+            stale.unlink()
+    refused = [refusal.reason for refusal in graded.store.refusals()]
+    report = Report(counted, written, graded.rubrics, refused, graded.warning, graded.facts.get("level", ""))
+    _replace(out / "class_report.html", class_report(report))
+
+
+def _replace(path: Path, content: str) -> None:
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_text(content, encoding="utf-8", newline="\n")
+    os.replace(temporary, path)

@@ -1,0 +1,124 @@
+"""What a class as a whole shows, gathered one student at a time so that memory does not grow with answers."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from labkit.grading.model import Mark, Result
+from labkit.grading.tables import Row
+
+STRUGGLING = 0.5  # share of the points below which a student is named as one to talk to
+SHOWN_ALIKE = 20  # students named for one identical wrong answer
+
+
+@dataclass
+class Item:
+    """One exercise over the class; `scores` are shares of its points, one for each student who handed the lesson in."""
+
+    lesson: str
+    exercise: str
+    out_of: float
+    statuses: Counter[str] = field(default_factory=Counter)
+    slips: Counter[str] = field(default_factory=Counter)
+    sections: Counter[str] = field(default_factory=Counter)
+    scores: array[float] = field(default_factory=lambda: array("d"))
+    rest: array[float] = field(default_factory=lambda: array("d"))  # the student's share of all other points
+
+    @property
+    def difficulty(self) -> float | None:
+        """Give the mean share of the points: 1 is an exercise everybody solves."""
+        return sum(self.scores) / len(self.scores) if self.scores else None
+
+    @property
+    def discrimination(self) -> float | None:
+        """Correlate this exercise with the rest of the marks; None where either does not vary."""
+        return correlation(self.scores, self.rest)
+
+
+@dataclass
+class ClassStatistics:
+    """Everything the class report shows; feed it `add(row)` for each student."""
+
+    personal: frozenset[str] = frozenset()  # exercises whose numbers differ from learner to learner
+    students: int = 0
+    absent: list[str] = field(default_factory=list)
+    shares: array[float] = field(default_factory=lambda: array("d"))
+    items: dict[str, Item] = field(default_factory=dict)
+    struggling: list[tuple[str, float, int]] = field(default_factory=list)  # name, share, exercises not attempted
+    times: list[str] = field(default_factory=list)
+    late: int = 0
+    trouble: list[tuple[str, str, str, str]] = field(default_factory=list)  # name, lesson, verdict, reason
+    _alike: defaultdict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, row: Row) -> None:
+        """Count one student."""
+        self.students += 1
+        if not row.results:
+            self.absent.append(row.student.name)
+            return
+        for result in row.results:
+            self._result(row, result)
+        marks = [mark for result in row.results if result.verdict != "internal" for mark in result.marks]
+        marked = [mark for mark in marks if mark.points is not None]
+        points, out_of = sum(mark.points or 0.0 for mark in marked), sum(mark.out_of for mark in marked)
+        for mark in marks:
+            self._mark(row, mark, points, out_of)
+        if out_of:
+            self.shares.append(points / out_of)
+            if points / out_of < STRUGGLING:
+                untouched = sum(mark.status in ("blank", "missing") for mark in marks)
+                self.struggling.append((row.student.name, points / out_of, untouched))
+
+    def alike(self) -> Iterator[tuple[str, str, list[str]]]:
+        """Give wrong answers that several students share although their numbers differed: exercise, answer, names."""
+        for (exercise, answer), names in sorted(self._alike.items()):
+            if len(names) > 1:
+                yield exercise, answer, names
+
+    def _result(self, row: Row, result: Result) -> None:
+        if result.verdict != "graded":
+            self.trouble.append((row.student.name, result.lesson, result.verdict, result.reason))
+        if result.attempt is not None:
+            self.late += bool(result.attempt.late)
+            if result.attempt.when:
+                self.times.append(result.attempt.when)
+        for mark in result.marks:
+            self.items.setdefault(mark.exercise, Item(result.lesson, mark.exercise, mark.out_of))
+
+    def _mark(self, row: Row, mark: Mark, points: float, out_of: float) -> None:
+        item = self.items[mark.exercise]
+        item.statuses[mark.status] += 1
+        if mark.slip:
+            item.slips[mark.slip] += 1
+        if mark.status == "wrong" and mark.section:
+            item.sections[mark.section] += 1
+        if mark.points is not None and mark.out_of:
+            item.scores.append(mark.points / mark.out_of)
+            others = out_of - mark.out_of
+            item.rest.append((points - mark.points) / others if others else 0.0)
+        if mark.exercise in self.personal and mark.status == "wrong" and mark.answer:
+            names = self._alike[mark.exercise, repr(mark.value) if mark.value is not None else mark.answer]
+            if len(names) < SHOWN_ALIKE:
+                names.append(row.student.name)
+
+
+def correlation(xs: array[float], ys: array[float]) -> float | None:
+    """Give Pearson's r, or None with fewer than three students or no variation.
+
+    >>> correlation(array("d", [0, 1, 1]), array("d", [0.2, 0.6, 0.6]))
+    1.0
+    """
+    count = len(xs)
+    if count < 3:
+        return None
+    mean_x, mean_y = sum(xs) / count, sum(ys) / count
+    spread_x = math.fsum((x - mean_x) ** 2 for x in xs)
+    spread_y = math.fsum((y - mean_y) ** 2 for y in ys)
+    if spread_x < 1e-12 or spread_y < 1e-12:
+        return None
+    together = math.fsum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
+    return round(together / math.sqrt(spread_x * spread_y), 6)

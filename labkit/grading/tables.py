@@ -1,0 +1,222 @@
+"""The tables of a graded class: gradebook, files for Canvas and Moodle, and the sheet for marks given by hand.
+
+Every cell is inert: quoted, without control characters, and with an apostrophe before whatever a spreadsheet would
+take for a formula.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from labkit.errors import LabkitError
+from labkit.grading.model import STATUS_WORDS, Mark, Result, Student
+from labkit.grading.roster import ID_COLUMNS
+from labkit.grading.store import Manual
+from labkit.grading.strict import Refused, decode
+from labkit.grading.text import same_name
+
+FORMULA = "=+-@＝＋－＠"
+SHEET = ("student", "name", "lesson", "exercise", "answer", "rubric", "out_of", "points", "comment")
+CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+MOODLE_SHEET = ("Identifier", "Full name", "Email address")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One student with everything that was marked; `results` are in lesson order, marks by hand already in them."""
+
+    student: Student
+    results: tuple[Result, ...]
+
+    @property
+    def marks(self) -> Iterator[Mark]:
+        """Every mark, lesson after lesson."""
+        for result in self.results:
+            yield from result.marks
+
+
+def cell(value: object) -> str:
+    """Write one value so that no spreadsheet runs it.
+
+    >>> cell("=1+1"), cell("a\\nb"), cell(2.5), cell(None)
+    ("'=1+1", 'a b', '2.5', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, int | float):
+        return f"{value:.10g}"
+    text = "".join(" " if unicodedata.category(char) in ("Cc", "Zl", "Zp") else char for char in str(value))
+    return f"'{text}" if text.lstrip()[:1] in FORMULA and text.strip() else text
+
+
+def uncell(text: str) -> str:
+    """Take back the apostrophe of `cell`."""
+    return text[1:] if text.startswith("'") and text[1:].lstrip()[:1] in FORMULA else text
+
+
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a table beside the old one and put it in its place, so that nobody ever reads half of it."""
+    temporary = path.with_name(path.name + ".part")
+    with open(temporary, "w", encoding="utf-8-sig", newline="") as file:  # the mark lets spreadsheets see UTF-8
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow([cell(name) for name in header])
+        writer.writerows([cell(value) for value in row] for row in rows)
+    os.replace(temporary, path)
+
+
+def gradebook(path: Path, rows: Iterable[Row], exercises: Sequence[str]) -> None:
+    """A row a student, a column an exercise; what waits for a person is empty, what was not handed in is 0."""
+    header = ("student", "name", "points", "out of", "late", "remarks", *exercises)
+    write_table(path, header, (_gradebook_row(row, exercises) for row in rows))
+
+
+def _gradebook_row(row: Row, exercises: Sequence[str]) -> list[object]:
+    given: dict[str, object] = {mark.exercise: mark.points for mark in row.marks}
+    late = any(result.attempt is not None and result.attempt.late for result in row.results)
+    points = sum(result.points for result in row.results)
+    out_of = sum(result.out_of for result in row.results)
+    remarks = "; ".join(remarks_of(row))
+    missing = "" if any(result.verdict == "internal" for result in row.results) else 0
+    return [row.student.id, row.student.name, points, out_of, "late" if late else "", remarks] + [
+        given.get(exercise, missing) for exercise in exercises
+    ]
+
+
+def remarks_of(row: Row) -> Iterator[str]:
+    """Say what a lecturer should know about this row before trusting its sum."""
+    if not row.results:
+        yield "nothing handed in"
+    for result in row.results:
+        if result.verdict != "graded":
+            yield f"{result.lesson}: {result.verdict} ({result.reason})"
+        waiting = sum(mark.points is None for mark in result.marks)
+        if waiting:
+            yield f"{result.lesson}: {waiting} without a mark yet"
+
+
+def canvas(path: Path, rows: Iterable[Row], lessons: Mapping[str, float]) -> None:
+    """The file Canvas imports: its own columns from the roster where it came from Canvas, then one for each lesson."""
+    header = (*CANVAS, *lessons)
+    possible: list[object] = ["    Points Possible", *[""] * (len(CANVAS) - 1), *lessons.values()]
+
+    def lines() -> Iterator[list[object]]:
+        yield possible
+        for row in rows:
+            known = {same_name(name): value for name, value in row.student.columns.items()}
+            own: list[object] = [known.get(same_name(name), "") for name in CANVAS]
+            own[0] = own[0] or row.student.name
+            own[3] = own[3] or ("" if any(own[1:3]) else row.student.id)
+            yield [*own, *_totals(row, lessons)]
+
+    write_table(path, header, lines())
+
+
+def moodle(path: Path, rows: Iterable[Row], lessons: Mapping[str, float]) -> None:
+    """The file for Moodle's grade import; with a grading worksheet as roster and one lesson, that worksheet, filled."""
+    rows = iter(rows)
+    first = next(rows, None)
+    worksheet = len(lessons) == 1 and first is not None and "Identifier" in first.student.columns
+    rows = chain([first] if first else [], rows)
+    if worksheet:
+        ((lesson, out_of),) = lessons.items()
+        sheet = (*MOODLE_SHEET, "Grade", "Maximum Grade", "Feedback comments")
+        write_table(path, sheet, (_worksheet_row(row, lesson, out_of) for row in rows))
+        return
+    header = ("ID number", "Full name", "Email address", *lessons)
+    write_table(path, header, (_import_row(row, lessons) for row in rows))
+
+
+def _worksheet_row(row: Row, lesson: str, out_of: float) -> list[object]:
+    columns = row.student.columns
+    own: list[object] = [columns.get(name, "") for name in MOODLE_SHEET]
+    own[1] = own[1] or row.student.name
+    return [*own, *_totals(row, {lesson: out_of}), out_of, "; ".join(remarks_of(row))]
+
+
+def _import_row(row: Row, lessons: Mapping[str, float]) -> list[object]:
+    known = {same_name(name): value for name, value in row.student.columns.items()}
+    number = next((known[name] for name in ID_COLUMNS if known.get(name)), row.student.id)
+    email = known.get("email address") or known.get("email") or ""
+    return [number, row.student.name, email, *_totals(row, lessons)]
+
+
+def _totals(row: Row, lessons: Mapping[str, float]) -> list[object]:
+    """Give a student's points for each lesson; empty where a fault of ours, or a person, still stands before a mark."""
+    by_lesson = {result.lesson: result for result in row.results}
+    totals: list[object] = []
+    for lesson in lessons:
+        result = by_lesson.get(lesson)
+        if result is None:
+            totals.append("" if any(r.verdict == "internal" and not r.lesson for r in row.results) else 0)
+        else:
+            open_ = result.verdict == "internal" or any(mark.points is None for mark in result.marks)
+            totals.append("" if open_ else result.points)
+    return totals
+
+
+# Marks given by hand
+
+
+def manual_sheet(
+    path: Path, rows: Iterable[Row], rubrics: Mapping[str, str], given: Mapping[tuple[str, str], Manual]
+) -> None:
+    """List every answer that a person marks, with the rubric; `points` and `comment` are there to be filled in."""
+
+    def lines() -> Iterator[list[object]]:
+        for row in rows:
+            for result in row.results:
+                for mark in result.marks:
+                    if mark.exercise in rubrics:
+                        own = given.get((row.student.id, mark.exercise))
+                        yield [
+                            row.student.id, row.student.name, result.lesson, mark.exercise, mark.answer,
+                            rubrics[mark.exercise], mark.out_of, own and own.points, own and own.comment,
+                        ]  # fmt: skip
+
+    write_table(path, SHEET, lines())
+
+
+def read_manual(path: Path, out_of: Mapping[str, float]) -> list[Manual]:
+    """Read the marks somebody filled in; a line without points is not marked yet. Raises LabkitError with the line."""
+    try:
+        text = decode(path.read_bytes())
+    except Refused as refused:
+        raise LabkitError(f"{path} {refused}: save the sheet as UTF-8 CSV.") from None
+    reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=text.partition("\n")[0].count))
+    missing = {"student", "exercise", "points"} - {*(reader.fieldnames or ())}
+    if missing:
+        raise LabkitError(f"{path} has no column {', '.join(sorted(missing))}: keep the header of manual.csv.")
+    marks = []
+    for line in reader:
+        filled = (line.get("points") or "").strip()
+        if filled:
+            exercise = uncell(line.get("exercise") or "")
+            points = _points(path, reader.line_num, filled, out_of.get(exercise))
+            marks.append(
+                Manual(uncell(line.get("student") or ""), exercise, points, uncell((line.get("comment") or "").strip()))
+            )
+    return marks
+
+
+def _points(path: Path, line: int, text: str, out_of: float | None) -> float:
+    if out_of is None:
+        raise LabkitError(f"{path}, line {line}: no exercise of that name is marked by hand.")
+    try:
+        points = float(text.replace(",", "."))
+    except ValueError:
+        raise LabkitError(f"{path}, line {line}: points {text!r} is not a number.") from None
+    if not 0 <= points <= out_of:
+        raise LabkitError(f"{path}, line {line}: {text} points; this exercise gives 0 to {out_of:g}.")
+    return points
+
+
+def status_words(mark: Mark) -> str:
+    """Say a mark's status as people say it."""
+    return "marked by hand" if mark.via == "manual" else STATUS_WORDS[mark.status]
