@@ -21,3 +21,17 @@ def regrade(argv: Sequence[str]) -> int:
     from labkit.grading.command import main
 
     return main(argv, "regrade")
+
+
+def report(argv: Sequence[str]) -> int:
+    """Run `labkit report` with these words."""
+    from labkit.grading.command import report
+
+    return report(argv)
+
+
+def release(argv: Sequence[str]) -> int:
+    """Run `labkit release` with these words."""
+    from labkit.grading.release import main
+
+    return main(argv)

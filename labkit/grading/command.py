@@ -1,14 +1,18 @@
-"""`labkit grade`, `regrade`: read the command line, run, say in a few lines what happened."""
+"""`labkit grade`, `regrade`, `report`: read the command line, run, say in a few lines what happened."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from labkit.errors import LabkitError
-from labkit.grading.run import Options, Summary, grade
+from labkit.grading.reports import write_reports
+from labkit.grading.run import Options, Progress, Summary, grade
 from labkit.grading.text import visible
 
 
@@ -26,12 +30,70 @@ def main(argv: Sequence[str], command: str) -> int:
         allow_weaker=words.allow_weaker_sandbox,
     )
     try:
-        summary = grade(words.submissions, words.keys, words.out, options)
+        if words.manual and not words.manual.is_file():
+            raise LabkitError(f"--manual {words.manual}: there is no such file.")
+        with _executor(words.executor, words.scheduler) as executor, _progress() as progress:
+            summary = grade(words.submissions, words.keys, words.out, options, executor=executor, progress=progress)
+        if not words.dry_run:
+            write_reports(words.out, words.manual)
     except LabkitError as error:
         print(f"labkit {command}: {visible(str(error))}", file=sys.stderr)
         return 1
     print("\n".join(lines(summary, words.out, dry_run=words.dry_run)))
     return summary.exit_status
+
+
+def report(argv: Sequence[str]) -> int:
+    """Write the reports of a graded folder again, with marks given by hand, and return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="labkit report", description="Write tables and pages again; marks filled in in manual.csv are taken in."
+    )
+    parser.add_argument("out", type=Path, nargs="?", default=Path("graded"), help="the graded folder (default: graded)")
+    parser.add_argument("--manual", type=Path, help="a filled sheet elsewhere (default: manual.csv in the folder)")
+    words = parser.parse_args(argv)
+    try:
+        write_reports(words.out, words.manual)
+    except LabkitError as error:
+        print(f"labkit report: {visible(str(error))}", file=sys.stderr)
+        return 1
+    print(f"wrote {words.out / 'class_report.html'} and the pages and tables beside it")
+    return 0
+
+
+@contextmanager
+def _executor(kind: str, scheduler: str) -> Iterator[Executor | None]:
+    """Give the executor of a cluster; None leaves the choice to `--jobs`."""
+    if kind == "local":
+        yield None
+        return
+    if not scheduler:
+        raise LabkitError("--executor dask needs --scheduler ADDRESS, such as tcp://10.0.0.1:8786.")
+    try:
+        from distributed import Client
+    except ModuleNotFoundError:
+        raise LabkitError('--executor dask needs an extra: pip install "labkit[cluster]".') from None
+    try:
+        client: Any = Client(scheduler, timeout="20s")  # type: ignore[no-untyped-call]
+    except OSError as error:
+        raise LabkitError(f"no Dask scheduler answers at {scheduler}: {error}") from None
+    with client:
+        yield client.get_executor(pure=False)
+
+
+@contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """Show a bar with the time left, where somebody watches a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("marking"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("marking", total=None)
+        yield lambda done, total, results: bar.update(task, completed=done, total=total)
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
@@ -49,6 +111,9 @@ def _parser(command: str) -> argparse.ArgumentParser:
     add("--due", default="", metavar="TIME", help="deadline, such as 2026-02-01T23:59, for the late flag")
     add("--only", action="append", default=[], metavar="ID", help="only this student or exercise; may be repeated")
     add("--jobs", type=int, default=1, metavar="N", help="marking processes (default: 1)")
+    add("--executor", choices=("local", "dask"), default="local", help="where marking runs (default: this machine)")
+    add("--scheduler", default="", metavar="ADDRESS", help="the Dask scheduler's address, for --executor dask")
+    add("--manual", type=Path, help="a filled sheet of marks by hand (default: manual.csv in OUT)")
     add("--dry-run", action="store_true", help="read names and keys, say what would be marked, write nothing")
     add("--allow-weaker-sandbox", action="store_true", help="run code even where the sandbox is below level A")
     return parser
