@@ -207,12 +207,23 @@ def test_data_flow_follows_one_destination_to_its_mixture(draw):
     assert texts.count("allowed") == 2
     assert texts.count("blocked") == 1
     assert "[2/3, 8/3]" in texts
-    assert draw(lambda: figures.data_flow(TRACE, 1)).plain.splitlines()[4].endswith("= [0.67, 2.67]")
+    assert draw(lambda: figures.data_flow(TRACE, 1)).svg == picture.svg, "floats show the fractions they are"
+
+
+def test_data_flow_of_numbers_that_are_no_fractions(draw):
+    W = [[1.0, 0.0], [2.0, 1.0]]
+    lines = draw(lambda: figures.data_flow(attend([[1, 0], [0, 1]], Head(W, W, W)), 1)).plain.splitlines()
+    assert lines[1:] == [
+        "scores: 1.41, 3.54",
+        "exponentials: 4.11, 34.31",
+        "weights: 0.11, 0.89",
+        "mixture: 0.11 [1, 0] + 0.89 [2, 1] = [1.89, 0.89]",
+    ]
 
 
 def test_data_flow_of_cross_attention(draw):
     trace = attend([[1.0, 0.0]], Head(np.eye(2), np.eye(2), np.eye(2)), sources=np.ones((3, 2)))
-    assert draw(lambda: figures.data_flow(trace, 0)).plain.splitlines()[3] == "weights: 0.33, 0.33, 0.33"
+    assert draw(lambda: figures.data_flow(trace, 0)).plain.splitlines()[3] == "weights: 1/3, 1/3, 1/3"
 
 
 def test_mixture_lies_where_it_is_computed(draw):

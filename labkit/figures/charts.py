@@ -122,7 +122,7 @@ def line(x: ArrayLike, ys: Mapping[str, ArrayLike], *, title: str = "", x_label:
 
 
 def waterfall(
-    labels: Sequence[str], parts: ArrayLike, *, start: float = 0.0, title: str = "", y_label: str = ""
+    labels: Sequence[str], parts: ArrayLike, *, start: float = 0.0, title: str = "", y_label: str = "", table: str = ""
 ) -> None:
     """Draw contributions one after another, each beginning where the last ended, and their sum."""
     numbers = [float(x) for x in np.asarray(parts).tolist()]
@@ -139,7 +139,7 @@ def waterfall(
             x, min(low, high), step - 16, max(abs(high - low), 1), WEIGHT if number >= 0 else NEGATIVE, radius=2
         )
         canvas.line([(x, high), (x + step + 4, high)], MUTED, thickness=1, dashed=True)
-        sign = "+" if number >= 0 else ""
+        sign = "+" if number > 0 and plain(number) != "0" else ""
         canvas.text(x + step / 2 - 8, min(low, high) - 10, sign + plain(number), size=12)
         canvas.text(x + step / 2 - 8, y.start + 18, label, size=13)
     x = left + 12 + len(labels) * step
@@ -149,7 +149,7 @@ def waterfall(
     canvas.line([(left, y(0)), (right, y(0))], INK, thickness=1)
     pairs = [f"{label}: {plain(x, 3)}" for label, x in zip(labels, numbers, strict=True)]
     text = "\n".join([f"start: {plain(start, 3)}", *pairs, f"sum: {plain(levels[-1], 3)}"])
-    show(canvas, f"Waterfall chart. {title}. {text}".replace("\n", "; "), f"{title}\n{text}".strip())
+    show(canvas, f"Waterfall chart. {title}. {text}".replace("\n", "; "), f"{title}\n{text}".strip(), table)
 
 
 def _value_axis(canvas: Canvas, y: Scale, left: float, right: float, label: str) -> None:

@@ -31,8 +31,8 @@ STAGE = 64  # from one stage of the score path to the next
 def data_flow(trace: Any, row: int = 2) -> None:
     """Follow one destination (counted from 0) through the score path and the value path to its mixture.
 
-    `trace` is an AttentionTrace without batch axes, or an exact Trace or Example; an Example shows fractions and
-    multiples of ln 2.
+    `trace` is an AttentionTrace without batch axes, or an exact Trace or Example. Simple fractions and whole
+    multiples of ln 2 are shown as such.
     """
     flow = _DataFlow(trace, row)
     show(flow.draw(), f"Data flow of destination {row + 1}. {flow.as_text()}".replace("\n", ". "), flow.as_text())
@@ -43,15 +43,16 @@ class _DataFlow:
 
     def __init__(self, trace: Any, row: int) -> None:
         self.row, self.canvas = row, Canvas()
-        self.inputs, self.keys, self.values = (cells_of(x) for x in (trace.sources, trace.keys, trace.values))
+        self.inputs, self.keys, self.values = (
+            cells_of(x, fractions=True) for x in (trace.sources, trace.keys, trace.values)
+        )
         self.query = cells_of(trace.queries)[row]
-        self.weights, self.output = cells_of(trace.weights)[row], cells_of(trace.output)[row]
+        self.weights, self.output = (cells_of(x, fractions=True)[row] for x in (trace.weights, trace.output))
         self.allowed = [bool(ok) for ok in trace.allowed[row]]
         self.self_attention = trace.inputs is trace.sources
-        scores = cells_of(trace.scores)[row]
-        exact = hasattr(trace, "dots")
-        self.scores = [_times_ln2(d) for d in trace.dots[row]] if exact else [plain(s) for s in scores]
-        self.exponentials = list(trace.exp_scores[row]) if exact else [math.exp(min(s, 700)) for s in scores]
+        units = [_in_units_of_ln2(score) for score in cells_of(trace.scores)[row]]
+        self.scores = [name for name, _ in units]
+        self.exponentials = [power for _, power in units]
         self.total = sum(e for e, ok in zip(self.exponentials, self.allowed, strict=True) if ok)
         self._places()
 
@@ -219,5 +220,9 @@ class _DataFlow:
         )
 
 
-def _times_ln2(units: int) -> str:
-    return {0: "0", 1: "ln 2", -1: "−ln 2"}.get(units, f"{plain(units)} ln 2")
+def _in_units_of_ln2(score: float) -> tuple[str, Fraction | float]:
+    """Name a score and give its exponential: exact where the score is a whole multiple of ln 2."""
+    units = round(score / math.log(2))
+    if abs(score - units * math.log(2)) < 1e-9 and abs(units) < 64:
+        return {0: "0", 1: "ln 2", -1: "−ln 2"}.get(units, f"{plain(units)} ln 2"), Fraction(2) ** units
+    return plain(score), math.exp(min(score, 700))

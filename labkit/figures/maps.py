@@ -239,6 +239,7 @@ def head_grid(
     columns: int = 4,
     title: str = "",
     allowed: ArrayLike | None = None,
+    table: str = "",
 ) -> None:
     """Draw many maps small, without numbers, on one colour scale: for finding patterns, not for reading values."""
     grids = [np.asarray(each, dtype=float) for each in maps]
@@ -259,7 +260,7 @@ def head_grid(
         for name, grid in zip(names, grids, strict=True)
     ]
     text = "\n".join([title, *lines]).strip()
-    show(canvas, f"Grid of attention maps, rows destinations, columns sources. {text}".replace("\n", ". "), text)
+    show(canvas, f"Grid of attention maps, rows destinations, columns sources. {text}".replace("\n", ". "), text, table)
 
 
 def _small_map(canvas: Canvas, x: float, y: float, side: float, grid: Array, allowed: ArrayLike | None) -> None:

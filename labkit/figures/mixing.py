@@ -87,7 +87,7 @@ def arrow_mixture(
     labels: Sequence[str] | None = None,
 ) -> None:
     """Draw value vectors in the plane and the point their weights mix them to, inside the shaded hull."""
-    row, vectors = cells_of(weights)[0], cells_of(values)
+    row, vectors = cells_of(weights, fractions=True)[0], cells_of(values, fractions=True)
     if len(vectors[0]) != 2:
         raise ShapeError(f"values have d_v = {len(vectors[0])}: a picture in the plane needs d_v = 2.")
     names = list(labels) if labels is not None else [f"v_{j}" for j in positions(len(row))]
