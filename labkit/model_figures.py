@@ -17,8 +17,17 @@ from labkit.errors import LabkitError
 from labkit.figures.canvas import INK, LINE, MUTED, NEGATIVE, PAPER, WEIGHT, Canvas, ink_on, plain, shade
 from labkit.figures.charts import spanning
 from labkit.figures.parts import EDGE, Cells, axes, cells_of, in_line, positions, title_of
+from labkit.maps import entropy
 from labkit.masks import causal
-from labkit.transformer import LETTERS, Effect, ModelTrace, attribution, two_layer_paths
+from labkit.transformer import (
+    LETTERS,
+    Effect,
+    ModelTrace,
+    attribution,
+    brightness,
+    previous_token_score,
+    two_layer_paths,
+)
 
 STEP = 34.0  # from one position of a sequence to the next
 
@@ -39,12 +48,20 @@ def all_maps(trace: ModelTrace, sequence: int = 0) -> None:
     """Draw every head's map on one sequence, on one scale; a row of the grid is a layer."""
     weights = _of_sequence(trace, sequence)
     depth, width, n, _ = weights.shape
+    bright, previous, spread = brightness(weights), previous_token_score(weights), entropy(weights).mean(axis=-1)
+    rows = [
+        [f"L{layer}H{head}", *(f"{score[layer, head]:.2f}" for score in (bright, previous, spread))]
+        for layer, head in np.ndindex(depth, width)
+    ]
     figures.head_grid(
         list(weights.reshape(-1, n, n)),
         titles=[f"L{layer}H{head}" for layer in range(depth) for head in range(width)],
         columns=width,
         title=f"Every head on {''.join(letters(trace, sequence))}",
         allowed=causal(n),
+        table=_table(
+            ["", "mean of the largest weights", "mean on the previous position", "mean entropy in bits"], rows
+        ),
     )
 
 
@@ -111,7 +128,9 @@ def logit_parts(trace: ModelTrace, token: int, position: int = -1, sequence: int
     parts = {name: float(np.atleast_1d(part)[sequence]) for name, part in attribution(trace, token, position).items()}
     names = letters(trace, sequence)
     title = f"Logit of {LETTERS[token]} after {''.join(names[: position % len(names) + 1])}"
-    figures.waterfall(list(parts), list(parts.values()), title=title, y_label="logit")
+    rows = [[name, f"{part:+.3f}"] for name, part in [*parts.items(), ("sum", sum(parts.values()))]]
+    table = _table(["", "part of the logit"], rows)
+    figures.waterfall(list(parts), list(parts.values()), title=title, y_label="logit", table=table)
 
 
 def routes(

@@ -16,8 +16,10 @@ from labkit.errors import LabkitError
 from labkit.transformer import (
     Effect,
     attribution,
+    brightness,
     every_head,
     load_model,
+    previous_token_score,
     repeated_sequences,
     two_layer_paths,
     zero_head,
@@ -90,6 +92,7 @@ def test_all_maps_are_named_by_layer_and_head(draw) -> None:
     assert {f"L{layer}H{head}" for layer in range(2) for head in range(4)} <= set(picture.texts())
     assert "CATFISHCAT" in picture.alt
     assert {"across: source (key)", "down: destination (query)"} <= set(picture.texts())
+    assert picture.cells()[8:11] == ["L0H2", f"{brightness(FIRST):.2f}", f"{previous_token_score(FIRST):.2f}"]
 
 
 def test_a_batch_shows_the_sequence_that_was_asked_for(draw) -> None:
@@ -107,6 +110,7 @@ def test_parts_of_a_logit_add_up_in_the_picture(draw) -> None:
     assert {"embedding", "L0H2", "L1H3", "sum"} <= set(picture.texts())
     assert f"{TRACE.logits[-1, F]:.2f}" in picture.texts()
     assert f"{attribution(TRACE, F)['L1H3']:.2f}".lstrip("+") in picture.plain
+    assert picture.cells()[-2:] == ["sum", f"{TRACE.logits[-1, F]:+.3f}"]
     assert "after CATF" in draw(model_figures.logit_parts, TRACE, F, 3).alt
 
 
