@@ -38,6 +38,9 @@ def main(argv: list[str]) -> int:
             print(start_over(find_lesson(lessons, number), work))
         for notice in bring_up_to_date(lessons, work):
             print(notice)
+        if options.copies_only:
+            print(f"Your copies are in {work}.")
+            return 0
         folder = home() / "notebooks" if options.notebooks else work
         chosen = find_lesson(lessons, options.lesson).name if options.lesson else first_to_open(lessons, folder)
     except WorkspaceError as error:
@@ -52,6 +55,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("lesson", nargs="?", help="a lesson's number, for example 03 (default: where you stopped)")
     parser.add_argument("--fresh", action="append", default=[], metavar="03", help="start over; keeps a backup")
     parser.add_argument("--notebooks", action="store_true", help="open the originals, not your copies")
+    parser.add_argument("--copies-only", action="store_true", help="make your copies and stop (for other editors)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument("--port", type=int, help="default: 8888, or the next free one")
     parser.add_argument("--ip", help="address to listen on, for example 0.0.0.0 in a container")

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,18 @@ def cut(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
         ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"]), *command],
         cwd=folder, env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_everything_that_is_not_python(tmp_path: Path) -> None:
+    with bundle.pip() as pip:
+        subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)], check=True)
+    (wheel,) = tmp_path.glob("labkit-*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    tracked = subprocess.run(["git", "ls-files", "labkit"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert len(tracked.stdout.splitlines()) > 40
+    assert set(tracked.stdout.splitlines()) <= packed
+    assert not [name for name in packed if not name.startswith(("labkit/", "labkit-"))]
 
 
 @pytest.mark.slow

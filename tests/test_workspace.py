@@ -241,6 +241,12 @@ def test_opens_the_first_lesson_then_the_one_edited_last(place: Path, launched: 
     assert opened(launched("0")[0]) == "00_start_here.ipynb"
 
 
+def test_copies_alone_for_other_editors(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert workspace.main(["--copies-only"]) == 0
+    assert str(place / "my_work") in capsys.readouterr().out
+    assert copies(place) == ["00_start_here.ipynb", "03_masks.ipynb"]
+
+
 def test_options_reach_jupyterlab(place: Path, launched: Any) -> None:
     command, folder, _ = launched("--no-browser", "--port", "9123", "--ip", "0.0.0.0", "--notebooks")
     assert {"--no-browser", "--port=9123", "--ip=0.0.0.0"} <= set(command)
