@@ -21,11 +21,12 @@ from labkit.steps import Inputs
 HARMLESS = {"weights-array-maximum", "weights-no-maximum", "weights-blocked-maximum"}  # other numbers only at extremes
 
 
-def me(name: str) -> None:
-    """Say who is learning, so that exercises draw their numbers from the name; "" asks for the printed numbers."""
-    journal.append("me", learner=name)
+def me(name: str = "") -> None:
+    """Say who is learning, so that exercises draw their numbers from the name; "" only tells whose are in use."""
+    if normalised(name):
+        journal.append("me", learner=name)
     using = whoever()
-    print(f"Numbers drawn for {using}." if using else "Using the printed numbers.")
+    print(f"Your numbers are drawn for {using}." if using else "No name yet: these are the printed numbers.")
 
 
 def whoever() -> str:

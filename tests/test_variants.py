@@ -38,6 +38,7 @@ def test_another_process_draws_the_same_numbers():
 
 
 def test_me_is_remembered_and_the_environment_wins(monkeypatch, capsys):
+    me("")
     assert whoever() == ""
     me("Ada")
     me(" Bo ")
@@ -47,13 +48,14 @@ def test_me_is_remembered_and_the_environment_wins(monkeypatch, capsys):
     me("Dee")
     assert whoever() == "cy"
     monkeypatch.delenv("LABKIT_LEARNER")
-    me("")
-    assert whoever() == ""
+    me("  ")
+    assert whoever() == "dee"
     assert capsys.readouterr().out.splitlines() == [
-        "Numbers drawn for ada.",
-        "Numbers drawn for bo.",
-        "Numbers drawn for cy.",
-        "Using the printed numbers.",
+        "No name yet: these are the printed numbers.",
+        "Your numbers are drawn for ada.",
+        "Your numbers are drawn for bo.",
+        "Your numbers are drawn for cy.",
+        "Your numbers are drawn for dee.",
     ]
 
 
