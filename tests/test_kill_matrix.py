@@ -68,6 +68,14 @@ def test_every_exercise_tells_some_slip_from_the_truth(
     assert [exercise.id for exercise in asked if exercise.id not in able] == []
 
 
+def test_every_slip_is_refuted_in_words(lessons: dict[str, list[Record]]) -> None:
+    for source in SOURCES:
+        with feedback.using(collect(read_lesson(source))):
+            pairs = [(record.exercise, slip) for record in lessons[source.stem] for slip, _ in record.exercise.slips()]
+            silent = [(exercise.id, slip.id) for exercise, slip in pairs if len(slip.refutation) < 15]
+            assert silent == []
+
+
 def test_every_slip_that_points_somewhere_points_into_the_lessons(lessons: dict[str, list[Record]]) -> None:
     sections = {slip.section for made in lessons.values() for record in made for slip, _ in record.exercise.slips()}
     assert {section for section in sections if section and section.rpartition(", ")[2] not in TOPICS} == set()
