@@ -147,6 +147,22 @@ def differing(given: Array, expected: Array) -> Array:
     return np.asarray(~np.where(finite, close, alike))
 
 
+def is_rounded(given: Array, exact: Array) -> bool:
+    """Say whether these are the exact numbers cut or rounded to two to five decimals; NaN matches anything.
+
+    >>> is_rounded(np.array([0.33, 0.67]), np.array([1 / 3, 2 / 3])), is_rounded(np.array([0.3]), np.array([1 / 3]))
+    (True, False)
+    """
+    if given.shape != exact.shape or not np.isfinite(given).all():
+        return False
+    return any(_has_decimals(given, d) and not (np.abs(given - exact) >= 10.0**-d).any() for d in (2, 3, 4, 5))
+
+
+def _has_decimals(numbers: Array, decimals: int) -> bool:
+    scaled = numbers * 10.0**decimals
+    return bool((np.abs(scaled - np.round(scaled)) < 1e-6).all())
+
+
 def in_words(answer: Any) -> str:
     """Show an answer shortly, the same for every way of writing the same numbers.
 

@@ -186,8 +186,12 @@ def _judge_numbers(exercise: Exercise, answer: Any) -> Verdict:
     given = _read(answer, expected, truth.dtype == bool)
     if answers.same(given, expected):
         return exercise._right()
-    found = [slip for slip, wrong in exercise.slips() if _slip_gives(wrong, given, expected)]
-    if found:
+    wrong = [(slip, np.asarray(value, dtype=float)) for slip, value in exercise.slips()]
+    if found := [slip for slip, value in wrong if _slip_gives(value, given, expected)]:
+        return exercise._slipped(found)
+    if answers.is_rounded(given, expected):
+        return exercise._verdict("wrong", "These are the right numbers, rounded. Write fractions such as 2/3, or more decimals.")
+    if found := [slip for slip, value in wrong if answers.is_rounded(given, value) and not np.isnan(value).all()]:
         return exercise._slipped(found)
     _refuse_shape(given.shape, expected)
     _refuse_infinite(given, expected)
@@ -216,9 +220,8 @@ def _refuse_infinite(given: Array, expected: Array) -> None:
         raise UnreadableError(f"{answers.where(place)} is {given[place]}: it must be a finite number.")
 
 
-def _slip_gives(wrong: Any, given: Array, expected: Array) -> bool:
+def _slip_gives(wrong: Array, given: Array, expected: Array) -> bool:
     """Say whether a slip explains an answer: it agrees wherever the slip is defined, and is not the truth there."""
-    wrong = np.asarray(wrong, dtype=float)
     defined = ~np.isnan(wrong)
     if wrong.shape != given.shape or not defined.any():
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -16,6 +17,7 @@ from labkit.answers import (
     differing,
     in_words,
     is_blank,
+    is_rounded,
     read_booleans,
     read_numbers,
     same,
@@ -169,6 +171,29 @@ def test_float32_work_is_never_refused(numbers: list[float]) -> None:
 def test_a_visible_difference_is_always_seen(number: float, sign: int) -> None:
     off = number + sign * 3e-6 * max(1.0, abs(number))
     assert not same(np.array(off), np.array(number))
+
+
+@pytest.mark.parametrize(
+    ("given_number", "exact", "rounded"),
+    [
+        (0.33, 1 / 3, True),
+        (0.67, 2 / 3, True),
+        (0.66, 2 / 3, True),  # cut, not rounded
+        (0.66667, 2 / 3, True),
+        (0.3, 1 / 3, False),
+        (0.32, 1 / 3, False),
+        (0.35, 1 / 3, False),
+        (0.334, 1 / 3, True),
+        (0.335, 1 / 3, False),
+        (1 / 3, 0.33, False),
+        (math.nan, 1 / 3, False),
+        (math.inf, 1 / 3, False),
+        (5.0, math.nan, True),
+    ],
+)
+def test_rounding(given_number: float, exact: float, rounded: bool) -> None:
+    assert is_rounded(np.array([given_number]), np.array([exact])) is rounded
+    assert not is_rounded(np.array([given_number]), np.array(exact))
 
 
 def test_in_words_is_the_same_for_the_same_numbers() -> None:

@@ -189,6 +189,18 @@ def test_a_wrong_answer_is_located_but_not_given_away() -> None:
     assert MAP.judge(rows).message.startswith("Row 3, entry 3 differs.")
 
 
+def test_rounded_numbers_are_told_from_wrong_ones() -> None:
+    for rounded in ([0.33, 0.67, 0], [0.333, 0.666, 0], [0.3333, 0.6667, 0.0]):
+        verdict = ROW.judge(rounded)
+        assert (verdict.status, verdict.slip) == ("wrong", None)
+        assert verdict.message == "These are the right numbers, rounded. Write fractions such as 2/3, or more decimals."
+    third = Exercise("r", "weights", {"scores": [0, math.log(2), 0], "allowed": [True, True, False]})
+    assert third.judge([0.25, 0.5, 0.25]).slip_id == "weights-blocked-score-zero"
+    shares = Exercise("r", "weights", {"scores": [1, 2]})
+    assert shares.judge([0.33, 0.67]).slip_id == "weights-raw-scores"
+    assert shares.judge([0.33, 0.7]).slip is None
+
+
 def test_broken_rules_of_mixtures_and_masks() -> None:
     mixture = Exercise("m", "mixture", {"weights": [0.5, 0.5], "values": [[0, 0], [2, 4]]})
     assert "outside the range" in mixture.judge([1, 5]).message
