@@ -538,7 +538,9 @@ export function render({ model, el }) {
     [control, before] = [null, read()];
   };
 
-  const ui = { model, get: (key) => model.get(key), start, change, look: send };
+  /** Look elsewhere (another row, another map): no move, so the ledger does not start anew. */
+  const look = (patch) => Object.entries(patch).some(([key, value]) => model.get(key) !== value) && send(patch);
+  const ui = { model, get: (key) => model.get(key), start, change, look };
   const view = panel.build(ui);
   const frame = buildFrame({ model, panel, view, reset, send });
   const paint = () => {
@@ -876,7 +878,7 @@ const scores_and_values = {
       ? `Row ${i + 1}: weights ${list(weights[i].map(exactly))}; mixture ${vector(output[i])}.`
       : `Row ${i + 1}: no source is allowed, so 0/0 is undefined.`;
   },
-  help: KEYS_HELP + " The buttons left of S choose the destination row.",
+  help: KEYS_HELP + " The buttons left of S choose the destination row; Enter goes from the tip of one vector to the next.",
   build(ui) {
     const { scores, values } = ui.start;
     const [rows, columns] = [ui.get("destinations"), ui.get("labels")];
@@ -1031,7 +1033,8 @@ function buildMixture(ui, columns, values) {
   );
   const text = () => ({ node: h("span", { class: "lk-number" }) });
   const [shares, parts] = [names.map(text), names.map(text)];
-  const total = h("span", { class: "lk-number mixture" });
+  const [sums, decimals] = [h("b"), h("small")];
+  const total = h("span", { class: "lk-number mixture" }, sums, decimals);
   const sumName = h("span", { class: "mixture" });
   const coordinates = values[0].map((_, c) => `v[${c + 1}]`);
   const table = matrix({
@@ -1051,7 +1054,10 @@ function buildMixture(ui, columns, values) {
     const unknown = locked ? "?" : "0/0";
     const name = `z${lowered(row(i))}`;
     set(sumName, { text: name });
-    set(total, { text: locked || !z ? unknown : vector(z) });
+    const exact = z && z.map((x) => fraction(x));
+    const isFraction = exact && exact.every(Boolean) && exact.join().includes("/");
+    set(sums, { text: locked || !z ? unknown : isFraction ? `(${list(exact)})` : vector(z) });
+    set(decimals, { text: isFraction && !locked ? vector(z) : "" });
     now.values.forEach((value, j) => {
       value.forEach((x, c) => cells[j][c].update(x, { before: before.values[j][c], off: !now.allowed[i][j] }));
       set(shares[j].node, {
@@ -1658,7 +1664,7 @@ const map_gallery = {
 
 function buildMap(ui, map) {
   const { rows, columns } = map;
-  const look = (i, j) => (ui.get("row") === i && ui.get("column") === j) || ui.look({ row: i, column: j });
+  const look = (i, j) => ui.look({ row: i, column: j });
   const cells = rows.map((row, i) =>
     columns.map((column, j) =>
       h(
@@ -1831,7 +1837,7 @@ const trained_model = {
     let [drawn, cells] = [null, []];
     const draw = (text) => {
       const names = [...text];
-      const look = (i, j) => (ui.get("row") === i && ui.get("column") === j) || ui.look({ row: i, column: j });
+      const look = (i, j) => ui.look({ row: i, column: j });
       cells = names.map((_, i) =>
         names.map((_, j) =>
           h(

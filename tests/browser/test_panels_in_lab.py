@@ -407,6 +407,28 @@ def test_a_locked_panel_on_an_exported_page_opens_on_the_readers_word(browser: A
     page.close()
 
 
+def test_a_notebook_page_made_by_nbconvert_comes_alive(browser: Any, tmp_path: Any) -> None:
+    from labkit import panels
+
+    nbconvert = pytest.importorskip("nbconvert")
+    nbformat = pytest.importorskip("nbformat")
+    data = {key: text for key, text in panels.softmax_row([0.0, 0.0])._repr_mimebundle_()[0].items() if "text" in key}
+    output = nbformat.v4.new_output("display_data", data)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("panel", outputs=[output])])
+    page_text, _ = nbconvert.HTMLExporter(embed_images=True).from_notebook_node(notebook)
+    path = tmp_path / "lesson.html"
+    path.write_text(panels.enliven(page_text), encoding="utf-8")
+    visit = browser.new_context(offline=True)
+    page = visit.new_page()
+    page.goto(path.as_uri())
+    slider = page.get_by_role("slider", name="score of source 1")
+    slider.focus()
+    page.keyboard.press("ArrowUp")
+    assert slider.get_attribute("aria-valuenow") == "0.1"
+    assert page.locator("figure").count() == 0
+    visit.close()
+
+
 def test_motion_stops_when_the_reader_prefers_it(opened: Any) -> None:
     notebook = opened(CELLS["scores_and_values"], reduced_motion="reduce")
     durations = notebook.page.evaluate(
