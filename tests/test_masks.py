@@ -44,13 +44,17 @@ def test_lengths_there_and_back(lengths):
     assert not (allowed[..., 1:] & ~allowed[..., :-1]).any()
 
 
+def test_one_mask_without_batch_axes_has_one_length():
+    assert masks.to_lengths([[True, True, False]]).tolist() == 2
+
+
 @pytest.mark.parametrize("lengths", [[-1], [6], [2.0], [True]])
 def test_impossible_lengths_are_refused(lengths):
     with pytest.raises(MaskError, match="expected whole numbers from 0 to m = 5"):
         masks.from_lengths(lengths, 5)
 
 
-@pytest.mark.parametrize("allowed", [[[False, True]], masks.causal(2), [True, False]])
+@pytest.mark.parametrize("allowed", [[[False, True]], [[True, False, True]], masks.causal(2), [True, False]])
 def test_a_mask_without_lengths_is_refused(allowed):
     with pytest.raises(MaskError, match="only such a mask has lengths"):
         masks.to_lengths(allowed)
