@@ -177,6 +177,9 @@ def takes_one_argument(function: Any) -> bool:
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 1
 
 
+_ROUNDED = "These are the right numbers, rounded. Write fractions such as 2/3, or more decimals."
+
+
 # One judge for each kind of answer -----------------------------------------------------------------------------
 
 
@@ -190,7 +193,7 @@ def _judge_numbers(exercise: Exercise, answer: Any) -> Verdict:
     if found := [slip for slip, value in wrong if _slip_gives(value, given, expected)]:
         return exercise._slipped(found)
     if answers.is_rounded(given, expected):
-        return exercise._verdict("wrong", "These are the right numbers, rounded. Write fractions such as 2/3, or more decimals.")
+        return exercise._verdict("wrong", _ROUNDED)
     if found := [slip for slip, value in wrong if answers.is_rounded(given, value) and not np.isnan(value).all()]:
         return exercise._slipped(found)
     _refuse_shape(given.shape, expected)
