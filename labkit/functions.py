@@ -11,10 +11,11 @@ import copy
 import ctypes
 import dis
 import io
+import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -199,23 +200,26 @@ class Run:
 
 def slipping(task: Task) -> list[tuple[Slip, Callable[..., Any]]]:
     """List every slip that can happen in a task, each as the function that makes it on every case."""
-    tables: dict[str, dict[str, Any]] = {}
 
     def making(id: str, *case: Any) -> Any:
-        if repr(case) not in tables:
-            tables[repr(case)] = _slip_values(task, list(case))
-        return np.asarray(tables[repr(case)].get(id, task.reference(*case))).tolist()
+        return np.asarray(_slip_values(task, list(case)).get(id, task.reference(*case))).tolist()
 
     return [(slip, partial(making, slip.id)) for slip in _possible(task)]
 
 
+@lru_cache
 def _possible(task: Task) -> list[Slip]:
     found = {slip.id: slip for case in task.baits() for slip, _ in slips.values(task.step, task.given(case))}
     return list(found.values())
 
 
 def _slip_values(task: Task, case: Case) -> dict[str, Any]:
-    return {slip.id: value for slip, value in slips.values(task.step, task.given(case))}
+    return _slip_values_of(task, json.dumps(case))
+
+
+@lru_cache(maxsize=4096)  # a class hands in hundreds of functions, all called with the same cases
+def _slip_values_of(task: Task, case: str) -> dict[str, Any]:
+    return {slip.id: value for slip, value in slips.values(task.step, task.given(json.loads(case)))}
 
 
 def _explaining(task: Task, runs: Sequence[Run]) -> list[Slip]:

@@ -204,7 +204,7 @@ def _head_inputs(given: Inputs) -> Inputs:
 Case = list[Any]  # the arguments of one call, plain lists, numbers and booleans
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a task is itself, so that what is computed of it can be kept
 class Task:
     """One function to write: what it must give, cases to show, cases that trip known slips, and cases at random.
 
