@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,9 @@ from labkit.grading.intake import read_bytes
 from labkit.grading.key import Item, Key, hidden_cases, run_key
 from labkit.grading.keyfile import KeySource
 from labkit.grading.literals import NotLiteralError, assignments, evaluate, is_blank_function
-from labkit.grading.matching import Answer, Match, match
+from labkit.grading.matching import Answer, Match, Step, match
 from labkit.grading.model import Attempt, Mark, Refusal, Result, Student, Submission, Via
-from labkit.grading.sandbox import Reply, Sandbox, Stopped, Worker
+from labkit.grading.sandbox import Reply, Request, Sandbox, Stopped, Worker, call, run, value
 from labkit.steps import Case
 from labkit.verdict import Verdict
 
@@ -177,6 +178,10 @@ class Pending:
     replies: list[Reply] = field(default_factory=list)
     stopped: str = ""
 
+    def request(self, place: int) -> Request:
+        """Make the request for one case, or for the value."""
+        return call(self.expression, self.cases[place]) if self.cases else value(self.expression)
+
     @property
     def done(self) -> bool:
         """Whether nothing is left to ask."""
@@ -285,14 +290,16 @@ class Marker:
         return self._note(mark, one.answer)
 
     def _ask(self, sandbox: Sandbox, pending: Sequence[Pending]) -> None:
-        """Run the cells and ask for every item; a cell or an item that ends the worker is passed over from then on."""
+        """Ask a sandbox for every item: all at once, and where something ends it, step by step in fresh ones."""
+        # Answers come before functions: an error's text is told only while no hidden input is in the process.
+        pending = sorted(pending, key=lambda one: bool(one.cases))
         left = sandbox.limits.total
-        for _ in range(RESTARTS + 1):
+        for attempt in range(RESTARTS + 2):
             with _started(sandbox) as worker:
                 self.started = True
                 begun = time.monotonic()
                 worker.deadline = begun + left
-                if self._run_cells(worker) and self._collect(worker, pending):
+                if self._at_once(worker, pending) if attempt == 0 else self._stepwise(worker, pending):
                     return
                 left -= time.monotonic() - begun
             if left <= 0:
@@ -300,35 +307,62 @@ class Marker:
         for one in pending:
             if not one.done:
                 one.stopped = "time" if left <= 0 else "died"
+        if left <= 0 and not self.stops:
+            self.stops.append(f"it {STOPPED['time']}")
+
+    def _at_once(self, worker: Worker, pending: Sequence[Pending]) -> bool:
+        """Do everything in two requests, hidden inputs in the second; False: something ended the worker."""
+        steps = self.matched.program
+        answers = [one for one in pending if not one.cases]
+        functions = [one for one in pending if one.cases]
+        try:
+            ran = worker.all([*map(self._cell, steps), *(one.request(0) for one in answers)])
+            asked = [one.request(place) for one in functions for place in range(len(one.cases))]
+            called = worker.all(asked) if asked else []
+        except Stopped:
+            return False
+        for step, reply in zip(steps, ran, strict=False):
+            self._note_error(step, reply)
+        for one, reply in zip(answers, ran[len(steps) :], strict=True):
+            one.replies.append(reply)
+        replies = iter(called)
+        for one in functions:
+            one.replies += islice(replies, len(one.cases))
+        return True
+
+    def _stepwise(self, worker: Worker, pending: Sequence[Pending]) -> bool:
+        """Do one thing after the other; what ends the worker is noted and passed over next time."""
+        return self._run_cells(worker) and self._collect(worker, pending)
 
     def _run_cells(self, worker: Worker) -> bool:
-        """Run everything in order; an error costs only what depends on it. False: the worker is gone."""
         self.errors.clear()
         for number, step in enumerate(self.matched.program):
             if number in self.skipped:
                 continue
             try:
-                stage = self.key.stages[step.stage] if step.stage is not None else None
-                reply = worker.run(stage.cell.source if stage else step.source)
-                if stage and not reply.ok and stage.values:
-                    worker.set(stage.values)
+                self._note_error(step, worker.ask(self._cell(step)))
             except Stopped as stopped:
                 self.skipped[number] = step.answer
                 where = f"the cell of {step.answer}" if step.answer else f"cell {number + 1} of the run"
                 self.stops.append(f"{where} {STOPPED[stopped.reason]}")
                 return False
-            if step.answer and not reply.ok:
-                self.errors[step.answer] = _error(reply)
         return True
+
+    def _cell(self, step: Step) -> Request:
+        if step.stage is None:
+            return run(step.source)
+        stage = self.key.stages[step.stage]
+        return run(stage.cell.source, stage.values)
+
+    def _note_error(self, step: Step, reply: Reply) -> None:
+        if step.answer and not reply.ok:
+            self.errors[step.answer] = _error(reply)
 
     def _collect(self, worker: Worker, pending: Sequence[Pending]) -> bool:
         for one in pending:
             while not one.done:
                 try:
-                    if one.cases:
-                        one.replies.append(worker.call(one.expression, one.cases[len(one.replies)]))
-                    else:
-                        one.replies.append(worker.value(one.expression))
+                    one.replies.append(worker.ask(one.request(len(one.replies))))
                 except Stopped as stopped:
                     one.stopped = stopped.reason
                     self.stops.append(f"{one.item.id} {STOPPED[stopped.reason]}")

@@ -35,6 +35,8 @@ from labkit.grading.strict import Refused, read_json
 Way = Literal["bubblewrap-root", "bubblewrap-user", "own-uid", "limits"]
 WAYS: dict[Way, Level] = {"bubblewrap-root": "A", "bubblewrap-user": "A", "own-uid": "B", "limits": "C"}
 
+Request = dict[str, Any]
+
 MAX_REPLY = 512 << 10
 TMPFS = 16 << 20
 WORKER = Path(__file__).with_name("worker.py")
@@ -157,21 +159,33 @@ class Worker:
 
     def run(self, source: str) -> Reply:
         """Run one cell."""
-        return self._ask(self.limits.cell, do="run", source=source)
+        return self.ask(run(source))
 
     def set(self, values: Mapping[str, Any]) -> Reply:
         """Give names plain values, arrays as `array(…)` makes them."""
-        return self._ask(self.limits.cell, do="set", values=values)
+        return self.ask({"do": "set", "values": values})
 
     def value(self, expression: str) -> Reply:
         """Read one expression as plain data."""
-        return self._ask(self.limits.call, do="value", expression=expression)
+        return self.ask(value(expression))
 
     def call(self, name: str, arguments: Sequence[Any]) -> Reply:
         """Call one function on plain arguments."""
-        return self._ask(self.limits.call, do="call", name=name, arguments=arguments)
+        return self.ask(call(name, arguments))
 
-    def _ask(self, seconds: float, **request: Any) -> Reply:
+    def ask(self, request: Request) -> Reply:
+        """Do one request."""
+        seconds = self.limits.call if request["do"] in ("value", "call") else self.limits.cell
+        return _checked(self._exchange(request, seconds))
+
+    def all(self, requests: Sequence[Request]) -> list[Reply]:
+        """Do many requests within the time of one cell: one line each way, where nothing goes wrong."""
+        replies = self._exchange({"do": "all", "requests": requests}, self.limits.cell).get("all")
+        if type(replies) is not list or len(replies) != len(requests):
+            raise Stopped("reply")
+        return [_checked(fields) for fields in replies]
+
+    def _exchange(self, request: Request, seconds: float) -> dict[str, Any]:
         self.asked += 1
         end = min(time.monotonic() + seconds, self.deadline)
         self._write(json.dumps({"id": self.asked, **request}).encode() + b"\n", end)
@@ -186,7 +200,7 @@ class Worker:
             except BrokenPipeError:
                 raise Stopped("died") from None
 
-    def _receive(self, seconds: float) -> Reply:
+    def _receive(self, seconds: float) -> dict[str, Any]:
         """Read one line within the time; bytes nobody asked for, or too many, end it."""
         end = time.monotonic() + seconds
         while b"\n" not in self.pending:
@@ -201,7 +215,7 @@ class Worker:
         line, _, self.pending = self.pending.partition(b"\n")
         if self.pending:
             raise Stopped("reply")
-        return _checked(line, self.asked)
+        return _fields(line, self.asked)
 
     def close(self) -> None:
         """Kill everything and wait until it is gone: the whole process namespace, not only the first process."""
@@ -227,17 +241,37 @@ def _kill_user(uid: int) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
-def _checked(line: bytes, number: int) -> Reply:
-    """Read one reply strictly: known fields of known types, finite numbers, the right id."""
+def run(source: str, otherwise: Mapping[str, Any] | None = None) -> Request:
+    """Ask for a cell to be run; where it fails, names are given the values of `otherwise`."""
+    return {"do": "run", "source": source, "otherwise": otherwise or {}}
+
+
+def value(expression: str) -> Request:
+    """Ask for one expression as plain data."""
+    return {"do": "value", "expression": expression}
+
+
+def call(name: str, arguments: Sequence[Any]) -> Request:
+    """Ask for one function to be called."""
+    return {"do": "call", "name": name, "arguments": list(arguments)}
+
+
+def _fields(line: bytes, number: int) -> dict[str, Any]:
+    """Read one line strictly: an object with the right id, which is left out."""
     try:
-        reply = read_json(line, cap=MAX_REPLY, depth=16)
+        fields = read_json(line, cap=MAX_REPLY, depth=16)
     except Refused:
         raise Stopped("reply") from None
-    if type(reply) is not dict or reply.pop("id", None) != number:
+    if type(fields) is not dict or fields.pop("id", None) != number:
         raise Stopped("reply")
+    return fields
+
+
+def _checked(fields: Any) -> Reply:
+    """Make a reply of known fields of known types with finite numbers, or give the worker up."""
     try:
-        made = Reply(**{**reply, "value": _value(reply.get("value")), "text": _value(reply.get("text", ""))})
-    except (TypeError, ValueError):
+        made = Reply(**{**fields, "value": _value(fields.get("value")), "text": _value(fields.get("text", ""))})
+    except (TypeError, ValueError, AttributeError):
         raise Stopped("reply") from None
     kinds = (type(made.ok), type(made.changed), type(made.error), type(made.text))
     if kinds != (bool, bool, str, str) or type(made.line) not in (int, type(None)) or len(made.text) > 400:
@@ -245,17 +279,17 @@ def _checked(line: bytes, number: int) -> Reply:
     return made
 
 
-def _value(value: Any) -> Any:
+def _value(made: Any) -> Any:
     """Rebuild plain data: lists, finite numbers, booleans, text, None, `...`, and nan and the infinities by name."""
-    if type(value) is list:
-        return [_value(part) for part in value]
-    if type(value) is dict:
-        return _special(value)
-    if type(value) is str:
-        return whole(value)
-    if type(value) is float and value in (float("inf"), float("-inf")):  # 1e400 in JSON
+    if type(made) is list:
+        return [_value(part) for part in made]
+    if type(made) is dict:
+        return _special(made)
+    if type(made) is str:
+        return whole(made)
+    if type(made) is float and made in (float("inf"), float("-inf")):  # 1e400 in JSON
         raise ValueError("not a finite number")
-    return value
+    return made
 
 
 def _special(value: dict[str, Any]) -> Any:

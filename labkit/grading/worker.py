@@ -38,7 +38,7 @@ def main(stage: dict[str, Any], requests: int, replies: int) -> None:
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
             request = json.loads(line)
-            send(replies, {"id": request["id"], **outcome(request, space)})
+            send(replies, {"id": request["id"], **answer(request, space)})
 
 
 def limit(limits: dict[str, int]) -> None:
@@ -68,6 +68,13 @@ def send(replies: int, fields: dict[str, Any]) -> None:
         data = data[os.write(replies, data) :]
 
 
+def answer(request: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
+    """Do one request, or all of a list in their order."""
+    if request["do"] == "all":
+        return {"all": [outcome(one, space) for one in request["requests"]]}
+    return outcome(request, space)
+
+
 def outcome(request: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
     """Do one request; whatever goes wrong, SystemExit included, becomes a description of the error."""
     try:
@@ -84,7 +91,11 @@ def outcome(request: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
 def serve(request: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
     """Run a cell, set names, read an expression, or call a function; give the fields of the reply."""
     if request["do"] == "run":
-        exec(compiled(request["source"]), space)
+        try:
+            exec(compiled(request["source"]), space)
+        except BaseException:
+            space.update({name: argument(value) for name, value in request["otherwise"].items()})
+            raise
         return {}
     if request["do"] == "set":
         space.update({name: argument(value) for name, value in request["values"].items()})

@@ -173,7 +173,7 @@ def test_without_a_wall_clock_a_stopped_process_is_waited_for(box: Sandbox) -> N
 def test_without_strict_replies_forged_lines_are_read(line: bytes) -> None:
     assert json.loads(line)["value"]
     with pytest.raises(sandbox.Stopped):
-        sandbox._checked(line, 7)
+        sandbox._checked(sandbox._fields(line, 7))
 
 
 # Comparing
