@@ -20,6 +20,7 @@ Role = Literal["given", "answer", "check"]
 MARKER = re.compile(r"^\s*#\s*exercise:\s*([A-Za-z0-9_.-]{1,100})(?:\s*\(\s*([0-9.]+)\s*points?\s*\))?", re.MULTILINE)
 _FENCE = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 _OPTIONS = re.compile(r"\A---\n(.*?)^---\n|\A((?::[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#{1,4} +(.+?) *$", re.MULTILINE)
 _OPTION = re.compile(r"^:?(answer|points):\s*(.+?)\s*$", re.MULTILINE)
 
 
@@ -31,6 +32,7 @@ class KeyCell:
     source: str
     id: str = ""
     points: float = 1.0
+    heading: str = ""  # of the lesson, above the cell
     checks: tuple[tuple[str, str, str], ...] = ()  # (step, exercise id, source of the answer expression)
 
     @property
@@ -73,32 +75,38 @@ def read_key(path: Path) -> KeySource:
 
 
 def _from_myst(text: str) -> list[KeyCell]:
-    cells = []
-    for body in _FENCE.findall(text.replace("\r\n", "\n")):
+    cells, text, heading, end = [], text.replace("\r\n", "\n"), "", 0
+    for fence in _FENCE.finditer(text):
+        body, heading, end = fence[1], _heading(text[end : fence.start()], heading), fence.end()
         head = _OPTIONS.match(body)
         options = dict(_OPTION.findall(head[0])) if head else {}
         source = body[head.end() :] if head else body
         if "answer" in options:
-            cells.append(KeyCell("answer", source, options["answer"], float(options.get("points", 1))))
+            cells.append(KeyCell("answer", source, options["answer"], float(options.get("points", 1)), heading))
         else:
             cells.append(KeyCell("given", source))
     return cells
 
 
 def _from_notebook(data: bytes) -> list[KeyCell]:
-    cells = []
+    cells, heading = [], ""
     for cell in read_notebook(data)[0]:
         if cell.kind != "code":
+            heading = _heading(cell.source, heading)
             continue
         marker = MARKER.search(cell.source)
         if cell.exercise and not cell.locked:
             points = float(marker[2]) if marker and marker[2] else 1.0
-            cells.append(KeyCell("answer", cell.source, cell.exercise, points))
+            cells.append(KeyCell("answer", cell.source, cell.exercise, points, heading))
         elif marker:
-            cells.append(KeyCell("answer", cell.source, marker[1], float(marker[2] or 1)))
+            cells.append(KeyCell("answer", cell.source, marker[1], float(marker[2] or 1), heading))
         else:
             cells.append(KeyCell("given", cell.source))
     return cells
+
+
+def _heading(prose: str, before: str) -> str:
+    return next(reversed(_HEADING.findall(prose)), before)
 
 
 def _with_checks(cell: KeyCell) -> KeyCell:

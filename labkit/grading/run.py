@@ -233,8 +233,14 @@ def _facts(settings: Settings) -> dict[str, str]:
 
 def _exercises(sources: Sequence[KeySource]) -> str:
     """Note down what the reports have to know of the keys: never a truth, only what a lecturer may read."""
-    items = [(source.lesson, item) for source in sources for item in run_key(source).items]
-    return json.dumps([(lesson, item.id, item.points, item.rubric, item.personal) for lesson, item in items])
+    return json.dumps(
+        [
+            (source.lesson, item.id, item.points, item.rubric, item.personal, headings[item.cell])
+            for source in sources
+            for headings in [{cell.id: cell.heading for cell in source.cells if cell.role == "answer"}]
+            for item in run_key(source).items
+        ]
+    )
 
 
 def _why(before: dict[str, str], settings: Settings) -> str:
