@@ -236,11 +236,12 @@ def _product(left: Array, right: Array, left_name: str, right_name: str) -> Arra
 
 
 def _softmax_rows(scores: Array, allowed: Array | None, empty_rows: EmptyRows) -> None:
-    """Turn scores into weights in place, a few rows at a time."""
+    """Turn scores into weights in place, block by block."""
     row_max = np.empty((*scores.shape[:-1], 1), scores.dtype)
-    for rows in _row_blocks(scores.shape):
-        mask = None if allowed is None else allowed if allowed.shape[-2] == 1 else allowed[..., rows, :]
-        row_max[..., rows, :] = _softmax_block(scores[..., rows, :], mask, rows.start)
+    for axis, run in _blocks(scores.shape):
+        here = (slice(None),) * axis + (run,)
+        mask = allowed if allowed is None or allowed.shape[axis] == 1 else allowed[here]
+        row_max[here] = _softmax_block(scores[here], mask, axis, run.start)
     empty = np.isneginf(row_max[..., 0])
     if empty.any() and empty_rows == "raise":
         raise EmptyRowError([tuple(int(i) for i in row) for row in np.argwhere(empty)])
@@ -248,7 +249,7 @@ def _softmax_rows(scores: Array, allowed: Array | None, empty_rows: EmptyRows) -
         scores[empty] = np.nan
 
 
-def _softmax_block(scores: Array, allowed: Array | None, first_row: int) -> Array:
+def _softmax_block(scores: Array, allowed: Array | None, axis: int, start: int) -> Array:
     """Subtract each row's largest allowed score, exponentiate, divide by the sum, in place; give the maxima back.
 
     Columns before `free` are read by every row here and columns from `end` on by none, so the mask matters only in
@@ -264,7 +265,7 @@ def _softmax_block(scores: Array, allowed: Array | None, first_row: int) -> Arra
             np.fmin(edge, np.where(allowed[..., free:end], np.inf, -np.inf).astype(scores.dtype), out=edge)
         row_max = scores.max(axis=-1, keepdims=True, initial=-np.inf)
         if not (row_max < np.inf).all():  # NaN compares false with everything
-            raise _unusable_score(scores, first_row)
+            raise _unusable_score(scores, axis, start)
         scores -= np.where(np.isneginf(row_max), 0, row_max)
     np.exp(scores, out=scores)  # exp(-inf) is exactly 0
     total = scores.sum(axis=-1, keepdims=True)
@@ -272,11 +273,11 @@ def _softmax_block(scores: Array, allowed: Array | None, first_row: int) -> Arra
     return np.asarray(row_max)
 
 
-def _row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    """Cut the destinations into runs of rows that hold about BLOCK scores over all batches."""
-    n = shape[-2]
-    step = max(1, BLOCK * n // max(1, math.prod(shape)))
-    return (slice(start, start + step) for start in range(0, n, step))
+def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[int, slice]]:
+    """Cut one axis into runs of about BLOCK scores: the first axis, or the destinations where that is too coarse."""
+    axis = 0 if math.prod(shape[1:]) <= BLOCK else len(shape) - 2
+    step = max(1, BLOCK * shape[axis] // max(1, math.prod(shape)))
+    return ((axis, slice(start, start + step)) for start in range(0, shape[axis], step))
 
 
 def _free_and_end(allowed: Array) -> tuple[int, int]:
@@ -292,10 +293,11 @@ def _without_copies(allowed: Array) -> Array:
     return allowed[tuple(slice(0, 1) if step == 0 else slice(None) for step in allowed.strides)]
 
 
-def _unusable_score(scores: Array, first_row: int) -> NonFiniteError:
-    """Say where the first NaN or infinity stands; blocked scores are gone already, row 0 is `first_row`."""
-    *batch, i, j = np.argwhere(np.logical_not(scores < np.inf))[0].tolist()
-    i += first_row
+def _unusable_score(scores: Array, axis: int, start: int) -> NonFiniteError:
+    """Say where the first NaN or infinity stands; blocked scores are gone already, `axis` is cut at `start`."""
+    position = np.argwhere(np.logical_not(scores < np.inf))[0]
+    position[axis] += start
+    *batch, i, j = position.tolist()
     return NonFiniteError(
         f"the score at {(*batch, i, j)} (destination {i}, source {j}) is NaN or infinity and allowed; scores must be "
         "below infinity: repair the query or key it comes from, or block that source."

@@ -70,14 +70,19 @@ def test_batches_are_the_single_runs_stacked(setting, size):
         np.testing.assert_allclose(stacked.output[k], alone.output, atol=1e-12)
 
 
-@given(settings_of_a_head(), st.integers(1, 40))
-def test_blocks_do_not_change_the_weights(setting, block):
+@given(settings_of_a_head(), st.integers(1, 40), st.integers(1, 4), st.booleans())
+def test_blocks_do_not_change_the_weights(setting, block, batch, own_masks):
     inputs, head, allowed, sources = setting
-    scores = attend(inputs, head, allowed, sources).scores
-    whole, before = softmax_over_sources(scores, allowed), core.BLOCK
+    scores = attend(inputs + np.arange(batch)[:, None, None], head, allowed, sources).scores
+    if own_masks:
+        allowed = np.stack([np.roll(allowed, k, axis=1) for k in range(batch)])
+    alone = [
+        softmax_over_sources(s, mask) for s, mask in zip(scores, np.broadcast_to(allowed, scores.shape), strict=True)
+    ]
+    before = core.BLOCK
     try:
         core.BLOCK = block
-        np.testing.assert_allclose(softmax_over_sources(scores, allowed), whole, atol=1e-15)
+        np.testing.assert_allclose(softmax_over_sources(scores, allowed), alone, atol=1e-15)
     finally:
         core.BLOCK = before
 
@@ -120,8 +125,9 @@ def test_an_allowed_nan_or_infinity_is_refused_with_its_position(bad, allowed):
         softmax_over_sources([[0, 0], [0, bad]], allowed)
 
 
-def test_the_position_is_right_in_later_blocks_and_batches(monkeypatch):
-    monkeypatch.setattr(core, "BLOCK", 1)
+@pytest.mark.parametrize("block", [1, 6, 15, 1000])
+def test_the_position_is_right_in_later_blocks_and_batches(monkeypatch, block):
+    monkeypatch.setattr(core, "BLOCK", block)
     scores = np.zeros((2, 5, 3))
     scores[1, 3, 2] = np.nan
     with pytest.raises(NonFiniteError, match=r"\(1, 3, 2\) \(destination 3, source 2\)"):
