@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from labkit import answers, feedback, journal
@@ -72,7 +74,7 @@ def _noted(exercise: Exercise, answer: Any, verdict: Verdict) -> Verdict:
     if verdict.status == "wrong" and now not in tries:
         tries.append(now)
     if first is not None and exercise.step not in ("function", "written"):
-        before = answers.in_words(first.answer)
+        before = answers.in_words(_remembered(first.answer))
         verdict = replace(verdict, first="" if before == now else before)
     if verdict.status != "wrong":
         return verdict
@@ -84,6 +86,15 @@ def _in_words(answer: Any) -> str:
     """Tell one attempt from another; a function is what its body does, not where it is stored."""
     code = getattr(answer, "__code__", None)
     return answers.in_words(answer) if code is None else repr((code.co_code, code.co_consts, code.co_names))
+
+
+def _remembered(plain: Any) -> Any:
+    """Read a journalled answer, in which fractions stand as text."""
+    if isinstance(plain, list):
+        return [_remembered(part) for part in plain]
+    if isinstance(plain, str) and re.fullmatch(r"-?\d{1,30}/[1-9]\d{0,30}", plain):
+        return Fraction(plain)
+    return plain
 
 
 class Checks:

@@ -432,6 +432,13 @@ def test_the_first_prediction_stays_visible() -> None:
     assert (first.answer, first.status) == ([1 / 4, 1 / 2, 1 / 4], "wrong")
 
 
+def test_fractions_are_remembered_as_numbers() -> None:
+    assert ask([Fraction(1, 3), Fraction(2, 3), 0]).first == ""
+    assert ask([1 / 3, 2 / 3, 0]).first == ""
+    assert ask([Fraction(1, 4), Fraction(3, 4), 0]).first == "[0.3333, 0.6667, 0]"
+    assert checks._remembered(["-3/2", "1/0", "B", [2]]) == [Fraction(-3, 2), "1/0", "B", [2]]
+
+
 def test_blank_and_unreadable_answers_are_no_predictions() -> None:
     ask(...)
     ask("x")
