@@ -87,7 +87,7 @@ class DerivedMap:
     caveat: str
 
     def __str__(self) -> str:
-        return f"{self.made}. {self.caveat}"
+        return f"{self.made}.\n{self.caveat}"
 
 
 # ── the checks: each looks at one map and returns what it found ──────────────────────────────────────────────────────
@@ -206,8 +206,8 @@ def _almost_causal(it: _Map) -> list[Finding]:
     above = np.triu(it.weights, 1).sum() / len(it.weights)
     if not LEAK < above < 0.01:
         return []
-    text = f"only {above:.2g} of the weight lies above the diagonal: nearly causal, as when a finite fill is too small"
-    return [Finding("warning", "nearly causal", text + ".")]
+    text = f"only {above:.2g} of the weight lies above the diagonal: a causal mask with too small a fill, or a head"
+    return [Finding("cannot tell", "nearly causal", f"{text} that looks back by itself; the mask would tell.")]
 
 
 def _turn_that_fits(weights: Array, allowed: Array) -> str:

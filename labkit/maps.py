@@ -122,8 +122,9 @@ def average(weights: ArrayLike) -> DerivedMap:
     """Average the heads (..., H, n, m) into numbers (..., n, m) that are no head's map.
 
     >>> print(average([[[1, 0]], [[0, 1]]]))
-    average of 2 heads. No head computed it: it can hide every pattern it is made of, and the average of the maps \
-times the average of the values is not the average of the outputs.
+    average of 2 heads.
+    No head computed it: it can hide every pattern it is made of, and the average of the maps times the average of \
+the values is not the average of the outputs.
     """
     array = as_floats(weights, "weights")
     if array.ndim < 3:
