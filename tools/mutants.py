@@ -43,6 +43,9 @@ GUARDS = {
     "exercises": ["labkit/exercises.py", "tests/test_checks.py"],
     "checks": ["labkit/checks.py", "tests/test_checks.py"],
     "verdict": ["labkit/verdict.py", "tests/test_verdict.py"],
+    "audit": ["labkit/audit.py", "tests/test_maps.py"],
+    "maps": ["labkit/maps.py", "tests/test_maps.py"],
+    "transformer": ["tests/test_transformer.py"],
 }
 
 # "module function: before -> after" of mutants that compute the same, and why
