@@ -96,7 +96,7 @@ class Worked:
         return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:
-        return f"<ol>{''.join(f'<li>{html.escape(line)}</li>' for line in self.lines)}</ol>" if self.lines else ""
+        return f'<div style="margin:.4em 1em">{"<br>".join(map(html.escape, self.lines))}</div>' if self.lines else ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,9 +117,12 @@ class Attempt:
     def _repr_html_(self) -> str:
         return f"{self.verdict._repr_html_()}{Worked(self.solution)._repr_html_()}<p>{html.escape(self._after())}</p>"
 
+    def _praise(self) -> str:
+        return f"Right first time, {self.streak} in a row." if self.streak else "Now you have it."
+
     def _after(self) -> str:
         if self.status == "right":
-            return f"Right first time, {self.streak} in a row. p.next() for another." if self.streak else "p.next()"
+            return f"{self._praise()} p.next() brings another."
         return "Try again, or see p.solution()." if self.status == "wrong" else ""
 
 

@@ -55,6 +55,14 @@ def answered(exercise_id: str) -> bool:
     return first(exercise_id) is not None
 
 
+def firsts() -> dict[str, Entry]:
+    """Return the first prediction of every answered exercise."""
+    found: dict[str, Entry] = {}
+    for entry in _answers():
+        found.setdefault(entry.exercise, entry)
+    return found
+
+
 def statuses() -> dict[str, str]:
     """Return for every answered exercise "right" if it ever was, otherwise its latest status."""
     found: dict[str, str] = {}

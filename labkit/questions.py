@@ -60,10 +60,11 @@ def matrix_html(name: str, numbers: Any) -> str:
     rows = rows if isinstance(rows[0], list) else [rows]
     cells = "".join(f"<tr>{''.join(f'<td>{escape(str(x))}</td>' for x in row)}</tr>" for row in rows)
     colour = COLOURS.get(name.removeprefix("W_")[:1], "inherit")
-    inline = "display:inline-table;vertical-align:middle;border-inline:2px solid currentColor"
+    middle = "vertical-align:middle"
+    inline = f"display:inline-table;{middle};border-inline:2px solid currentColor"
     return (
         '<div style="display:inline-block;margin:0 1.5em .5em 0">'
-        f'<b style="color:{colour}">{escape(name)}</b> = <table style="{inline}">{cells}</table></div>'
+        f'<b style="color:{colour};{middle}">{escape(name)} = </b><table style="{inline}">{cells}</table></div>'
     )
 
 
@@ -133,15 +134,17 @@ def _weights(level: int, rng: random.Random) -> Question:
         rows = range(len(example.dots))
         given = {"S": [_in_ln2(row) for row in example.dots], "allowed": example.allowed}
         inputs = {"scores": example.scores, "allowed": example.allowed}
-        lines = tuple(f"Row {i + 1}: {_softmax_line(example.exp_scores[i], example.allowed[i])}" for i in rows)
+        lines = tuple(
+            f"Row {i + 1}: " + "; ".join(_softmax_lines(example.exp_scores[i], example.allowed[i])) for i in rows
+        )
         return Question("weights", "Turn the scores into weights: the whole matrix.", given, inputs, lines)
     i, m = ((1, 2), (2, 3), (1, 3))[level - 1]
     given = {"scores": _in_ln2(example.dots[i][:m])}
     inputs = {"scores": example.scores[i][:m]}
     if level == 3:
         given["allowed"] = inputs["allowed"] = example.allowed[i]
-    line = _softmax_line(example.exp_scores[i][:m], example.allowed[i][:m])
-    return Question("weights", "Turn this row of scores into weights.", given, inputs, (line,))
+    lines = _softmax_lines(example.exp_scores[i][:m], example.allowed[i][:m])
+    return Question("weights", "Turn this row of scores into weights.", given, inputs, lines)
 
 
 def _mixture(level: int, rng: random.Random) -> Question:
@@ -155,7 +158,7 @@ def _mixture(level: int, rng: random.Random) -> Question:
     if level == 3:
         shown = {"scores": _in_ln2(example.dots[i]), "allowed": example.allowed[i], "V": values}
         inputs = {"scores": example.scores[i], "allowed": example.allowed[i], "values": values}
-        lines = (_softmax_line(example.exp_scores[i], example.allowed[i]), *lines)
+        lines = (*_softmax_lines(example.exp_scores[i], example.allowed[i]), *lines)
     elif level == 4:
         shown, inputs = {"A": example.weights, "V": values}, {"weights": _floats(example.weights), "values": values}
         rows = zip(example.weights, example.output, strict=True)
@@ -247,7 +250,11 @@ def _combination(weights: Sequence[Any], rows: Sequence[Row]) -> str:
     return " + ".join(f"{weight}·{matrix_text(row)}" for weight, row in zip(weights, rows, strict=True))
 
 
-def _softmax_line(exponentials: Sequence[Any], allowed: Sequence[bool]) -> str:
+def _softmax_lines(exponentials: Sequence[Any], allowed: Sequence[bool]) -> tuple[str, str, str]:
     kept = [e if ok else 0 for e, ok in zip(exponentials, allowed, strict=True)]
-    blocked = " (0 where blocked)" if not all(allowed) else ""
-    return f"exponentials {matrix_text(kept)}{blocked}, sum {sum(kept)}, weights {matrix_text(exact.normalise(kept))}"
+    blocked = "" if all(allowed) else " (0 where blocked)"
+    return (
+        f"exponentials {matrix_text(kept)}{blocked}",
+        f"sum {sum(kept)}",
+        f"weights {matrix_text(exact.normalise(kept))}",
+    )

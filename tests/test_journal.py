@@ -33,6 +33,7 @@ def test_first_prediction_stays_first():
     kept = journal.first("row")
     assert (kept.answer, kept.status) == ([1, 0], "wrong")
     assert journal.statuses() == {"row": "right"}
+    assert journal.firsts() == {"row": kept}
 
 
 def test_right_once_is_right_for_good_and_otherwise_the_latest_counts():

@@ -157,12 +157,16 @@ def test_progress_counts_what_is_answered(tmp_path, monkeypatch):
     (tmp_path / "01_first.json").write_text(feedback.encode(entries), encoding="utf-8")
     (tmp_path / "02_second.json").write_text(feedback.encode({"e": feedback.Feedback()}), encoding="utf-8")
     journal.record("a", 1, "right")
-    journal.record("b", 1, "wrong")
+    journal.record("b", "<early>", "wrong")
     journal.record("c", "text", "recorded")
     shown = overview.progress(tmp_path)
-    assert repr(shown).splitlines()[:2] == ["01_first   ■◪▣□  2 of 4", "02_second  □  0 of 1"]
+    journal.record("b", "<late>", "wrong")
+    assert repr(shown).splitlines()[:2] == ["01_first   ■◪▣□  2 of 4, 1 right at the first try", "02_second  □  0 of 1"]
+    assert repr(shown).splitlines()[-3:] == ["a: first 1; right", "b: first <early>; tried", "c: first text; written"]
+    assert '<td style="text-align:left">&lt;early&gt;</td>' in shown._repr_html_()
     assert 'title="b: tried"' in shown._repr_html_()
-    assert "could not be saved" not in repr(shown)
+    assert "Not saved" not in repr(shown)
     monkeypatch.setenv("LABKIT_JOURNAL", str(tmp_path / "01_first.json" / "no"))
     journal.record("d", 1, "right")
-    assert "1 answers could not be saved" in repr(overview.progress(tmp_path))
+    assert "Not saved" in repr(overview.progress(tmp_path))
+    assert "details" not in overview.Progress({"x": {"y": "open"}}, {})._repr_html_()
