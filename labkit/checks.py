@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from types import CodeType
 from typing import Any
 
 from labkit import answers, feedback, journal
@@ -26,7 +28,6 @@ class Record:
 
 
 _collectors: list[list[Record]] = []
-_attempts: dict[str, list[str]] = {}  # this kernel's different attempts at each exercise
 
 
 @contextmanager
@@ -60,32 +61,41 @@ def submit(exercise: Exercise, answer: Any) -> Any:
 def _for_nbgrader(verdict: Verdict) -> Any:
     if verdict.status == "recorded":
         return verdict
-    assert verdict.status in ("right", "blank"), str(verdict)
-    return verdict.points
+    if verdict.status in ("right", "blank"):
+        return verdict.points
+    raise AssertionError(str(verdict))
 
 
 def _noted(exercise: Exercise, answer: Any, verdict: Verdict) -> Verdict:
     """Journal the answer and add what attempts have earned: hints one by one, and the first prediction."""
     if verdict.status in ("blank", "unreadable"):
         return verdict
-    first, now = journal.first(exercise.id), _in_words(answer)
-    journal.record(exercise.id, answer, verdict.status)
-    tries = _attempts.setdefault(exercise.id, [])
-    if verdict.status == "wrong" and now not in tries:
-        tries.append(now)
+    first, now = journal.first(exercise.id), answers.in_words(answer)
+    journal.record(exercise.id, answer, verdict.status, attempt=_fingerprint(answer))
     if first is not None and exercise.step not in ("function", "written"):
         before = answers.in_words(_remembered(first.answer))
         verdict = replace(verdict, first="" if before == now else before)
     if verdict.status != "wrong":
         return verdict
-    hints = exercise.feedback.hints
-    return replace(verdict, hints=hints[: len(tries)], hints_left=max(0, len(hints) - len(tries)))
+    hints, tries = exercise.feedback.hints, _different_tries(exercise.id)
+    return replace(verdict, hints=hints[:tries], hints_left=max(0, len(hints) - tries))
 
 
-def _in_words(answer: Any) -> str:
+def _different_tries(exercise_id: str) -> int:
+    """Count the different wrong answers on record, so that running a cell again earns no hint."""
+    tried = (entry for entry in journal.entries("answer") if entry.get("exercise") == exercise_id)
+    return len({entry.get("attempt") for entry in tried if entry.get("status") == "wrong"})
+
+
+def _fingerprint(answer: Any) -> str:
     """Tell one attempt from another; a function is what its body does, not where it is stored."""
     code = getattr(answer, "__code__", None)
-    return answers.in_words(answer) if code is None else repr((code.co_code, code.co_consts, code.co_names))
+    words = answers.in_words(answer) if code is None else repr(_body(code))
+    return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _body(code: CodeType) -> tuple[Any, ...]:
+    return code.co_code, code.co_names, [_body(c) if isinstance(c, CodeType) else c for c in code.co_consts]
 
 
 def _remembered(plain: Any) -> Any:

@@ -29,7 +29,6 @@ CAUSAL = np.tri(3, dtype=bool)
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LABKIT_JOURNAL", str(tmp_path))
-    monkeypatch.setattr(checks, "_attempts", {})
 
 
 # Every step accepts its truth and names a slip ----------------------------------------------------------------
@@ -417,9 +416,18 @@ def test_a_function_earns_a_hint_for_every_new_body() -> None:
 
     with feedback.using({"f": Feedback(hints=("one", "two"))}):
         assert attempt("def f(a, b): ...").hints == ()
-        assert attempt("def f(a, b): return 1").hints == ("one",)
-        assert attempt("def f(a, b): return 1").hints == ("one",)
-        assert attempt("def f(a, b): return 2").hints == ("one", "two")
+        assert attempt("def f(a, b): return [x for x in a]").hints == ("one",)
+        assert attempt("# again\ndef f(a, b): return [x for x in a]").hints == ("one",)
+        assert attempt("def f(a, b): return [x for x in b]").hints == ("one", "two")
+
+
+def test_hints_earned_survive_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    with feedback.using({"row": Feedback(hints=("one", "two", "three"))}):
+        ask([1, 0, 0])
+        monkeypatch.setattr(journal, "_unsaved", {})
+        assert ask([0, 1, 0]).hints == ("one", "two")
+        journal.record("row", [0, 0, 1], "wrong")  # a line without a fingerprint, from elsewhere
+        assert ask([0, 1, 0]).hints == ("one", "two", "three")
 
 
 def test_the_first_prediction_stays_visible() -> None:
