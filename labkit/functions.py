@@ -116,7 +116,7 @@ def _stop(worker: threading.Thread) -> None:
         if not worker.is_alive():
             return
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident or 0), ctypes.py_object(_StopError))
-        worker.join(0.05)
+        worker.join(0.2)
 
 
 # Judging -------------------------------------------------------------------------------------------------------
