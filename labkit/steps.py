@@ -420,6 +420,14 @@ TASKS: dict[str, Task] = {
             _draw_softmax_row,
         ),
         Task(
+            "softmax",
+            "weights",
+            ("scores",),
+            ([[0, _LN2]], [[_LN2, 2 * _LN2, 0]]),
+            ([[1000, 1000]], [[-1000, -1000]], [[-1, 1]], [[7]]),
+            lambda rng: _real(rng, 1, _size_of(rng)),
+        ),
+        Task(
             "forbid",
             "forbid",
             ("exponentials", "source"),
