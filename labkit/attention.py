@@ -255,7 +255,8 @@ def _softmax_block(scores: Array, allowed: Array | None, axis: int, start: int) 
     Columns before `free` are read by every row here and columns from `end` on by none, so the mask matters only in
     between: for a causal mask that is next to nothing, and half of all exponentials are never taken.
     """
-    free, end = (scores.shape[-1], scores.shape[-1]) if allowed is None else _free_and_end(allowed)
+    m = scores.shape[-1]
+    free, end = (m, m) if allowed is None else _free_and_end(allowed)
     scores[..., end:] = 0
     scores = scores[..., :end]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -266,17 +267,16 @@ def _softmax_block(scores: Array, allowed: Array | None, axis: int, start: int) 
         row_max = scores.max(axis=-1, keepdims=True, initial=-np.inf)
         if not (row_max < np.inf).all():  # NaN compares false with everything
             raise _unusable_score(scores, axis, start)
-        scores -= np.where(np.isneginf(row_max), 0, row_max)
+        scores -= np.maximum(row_max, np.finfo(scores.dtype).min)  # in an empty row -inf less -inf would be NaN
     np.exp(scores, out=scores)  # exp(-inf) is exactly 0
-    total = scores.sum(axis=-1, keepdims=True)
-    scores /= np.where(total == 0, 1, total)
+    scores /= np.maximum(scores.sum(axis=-1, keepdims=True), 1)  # the largest score alone gives 1; an empty row 0
     return np.asarray(row_max)
 
 
 def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[int, slice]]:
     """Cut one axis into runs of about BLOCK scores: the first axis, or the destinations where that is too coarse."""
     axis = 0 if math.prod(shape[1:]) <= BLOCK else len(shape) - 2
-    step = max(1, BLOCK * shape[axis] // max(1, math.prod(shape)))
+    step = max(1, BLOCK * shape[axis] // math.prod(max(1, size) for size in shape))
     return ((axis, slice(start, start + step)) for start in range(0, shape[axis], step))
 
 
@@ -314,4 +314,4 @@ def _without_blocked(values: Array, read: Array) -> Array:
             f"the value of source {source[0] if len(source) == 1 else source} holds NaN or infinity and some "
             "destination reads it; values must be finite: repair it, or block that source for every destination."
         )
-    return np.where(broken[..., None], 0, values).astype(values.dtype, copy=False)
+    return np.where(broken[..., None], 0, values)

@@ -87,6 +87,26 @@ def test_blocks_do_not_change_the_weights(setting, block, batch, own_masks):
         core.BLOCK = before
 
 
+def test_blocks_hold_about_so_many_scores(monkeypatch):
+    monkeypatch.setattr(core, "BLOCK", 24)
+    assert list(core._blocks((5, 12))) == [(0, slice(0, 2)), (0, slice(2, 4)), (0, slice(4, 6))]
+    assert list(core._blocks((2, 4, 3))) == [(0, slice(0, 2))]
+    assert list(core._blocks((3, 5, 4, 2))) == [(2, slice(k, k + 1)) for k in range(4)]
+    assert list(core._blocks((0, 3))) == []
+
+
+def test_only_the_columns_on_which_rows_differ_are_masked():
+    assert core._free_and_end(np.ones((2, 3), dtype=bool)) == (3, 3)
+    assert core._free_and_end(np.zeros((2, 3), dtype=bool)) == (0, 0)
+    assert core._free_and_end(masks.causal(5)[2:4]) == (3, 4)
+
+
+def test_floats_are_not_copied():
+    for dtype in (np.float32, np.float64):
+        array = np.zeros(3, dtype)
+        assert np.shares_memory(core.as_floats(array, "array"), array)
+
+
 def test_worked_example():
     example = exact.worked_example()
     trace = attend(example.inputs, Head(example.W_Q, example.W_K, example.W_V), example.allowed)
@@ -263,6 +283,8 @@ def test_float32_stays_float32(masked):
     trace = attend(inputs, random_head(rng, 3, 2, 2, np.float32), masks.causal(4) if masked else None)
     for name in ("inputs", "queries", "keys", "values", "scores", "weights", "output"):
         assert getattr(trace, name).dtype == np.float32, name
+    assert mix([[1.0, 0.0]], np.array([[1], [np.nan]], np.float32)).dtype == np.float64
+    assert mix(np.array([[1, 0]], np.float32), np.array([[1], [np.nan]], np.float32)).dtype == np.float32
     double = attend(inputs.astype(float), Head(*(np.eye(3, 2) for _ in range(3))))
     assert double.weights.dtype == np.float64
 
@@ -305,6 +327,8 @@ def test_shape_errors_name_given_expected_axis_and_remedy():
         mix(np.zeros((1, 2)), np.zeros((3, 1)))
     with pytest.raises(ShapeError, match="W_K reads 2 features and W_V 1"):
         Head(np.zeros((2, 1)), np.zeros((2, 1)), np.zeros((1, 1)))
+    with pytest.raises(ShapeError, match="W_Q has d_k = 2 and W_K has d_k = 3"):
+        Head(np.zeros((2, 1, 2)), np.zeros((2, 1, 3)), np.zeros((2, 1, 1)))
     with pytest.raises(ShapeError, match=r"keys has shape \(2,\): give a matrix"):
         scaled_scores([1, 2], [1, 2])
     with pytest.raises(ShapeError, match=r"batch axes \(2,\) and \(3,\) .leading axes"):
