@@ -83,7 +83,12 @@ class Exercise:
         return list(slips.values(self.step, self.given()))
 
     def judge(self, answer: Any) -> Verdict:
-        """Compare an answer with the computation; whatever the answer is, the result is a Verdict."""
+        """Compare an answer with the computation; whatever the answer is, the result is a Verdict.
+
+        >>> row = Exercise("row", "weights", {"scores": [1, 3]})
+        >>> print(row.judge([1 / 4, 3 / 4]).slip_id, row.judge(["1/4", "3/4"]).status, row.judge(...).status)
+        weights-raw-scores unreadable blank
+        """
         try:
             if answers.is_blank(answer):
                 return self._verdict("blank", "Fill in the cell above and run it, then run this one.")

@@ -123,7 +123,12 @@ def _stop(worker: threading.Thread) -> None:
 
 
 def judge(task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Finding:
-    """Compare outcomes with the task's own computation: cases[i] gave outcomes[i]; a missing outcome never came."""
+    """Compare outcomes with the task's own computation: cases[i] gave outcomes[i]; a missing outcome never came.
+
+    >>> from labkit.steps import TASKS
+    >>> judge(TASKS["dot"], [[[1, 2], [3, 4]]], [Outcome([3, 8])]).slip.label
+    'the products, not added up'
+    """
     outcomes = [*outcomes, *[Outcome(stopped=True)] * (len(cases) - len(outcomes))]
     if all(outcome.blank for outcome in outcomes):  # also when nothing was called
         return Finding("blank", "Write the body of the function and run its cell, then run this one.")
