@@ -61,12 +61,19 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One changed module: where, what it was and became, and the whole new source."""
+    """One change of one module: where, and what a node of its syntax tree was and became."""
 
     module: str
     line: int
     name: str
-    source: str
+    tree: ast.Module
+    before: ast.AST
+    after: ast.AST
+
+    @property
+    def source(self) -> str:
+        """The whole module with the change."""
+        return ast.unparse(replaced(self.tree, self.before, self.after))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -107,12 +114,12 @@ def choose(module: str, every: int) -> list[Mutant]:
 
 
 def table(chosen: list[Mutant], survivors: list[Mutant]) -> str:
-    """Return what happened: one line a module, then one for each survivor."""
+    """Return what happened, one line a module."""
     lines = []
     for module in dict.fromkeys(mutant.module for mutant in chosen):
         count, alive = (sum(mutant.module == module for mutant in group) for group in (chosen, survivors))
         lines.append(f"  {module:10} {count - alive:3} of {count:3} killed")
-    return "\n".join(lines + [f"  SURVIVED labkit/{each.module}.py:{each.line}  {each.name}" for each in survivors])
+    return "\n".join(lines)
 
 
 # Making mutants
@@ -125,7 +132,7 @@ def mutants(module: str) -> Iterator[Mutant]:
         for node in list(code(function)):
             for changed in changes(node):
                 name = f"{module}.{function.name}: {shown(node)} -> {shown(changed)}"
-                yield Mutant(module, getattr(node, "lineno", 0), name, ast.unparse(replaced(tree, node, changed)))
+                yield Mutant(module, getattr(node, "lineno", 0), name, tree, node, changed)
 
 
 def code(function: ast.FunctionDef) -> Iterator[ast.AST]:
@@ -230,7 +237,10 @@ class Trees:
         original = file.read_bytes()
         try:
             file.write_text(mutant.source, encoding="utf-8")
-            return guard(tree, mutant.module) != 0
+            dead = guard(tree, mutant.module) != 0
+            if not dead:
+                print(f"survived: labkit/{mutant.module}.py:{mutant.line}  {mutant.name}", flush=True)
+            return dead
         finally:
             file.write_bytes(original)
             self.free.put(tree)
