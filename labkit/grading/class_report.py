@@ -5,33 +5,44 @@ from __future__ import annotations
 import base64
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
+from itertools import groupby
 from typing import Any
 
 from labkit import slips
+from labkit.grading.feedback_page import where
 from labkit.grading.model import STATUS_WORDS
-from labkit.grading.page import block, number, page, table, text
+from labkit.grading.page import block, number, page, prose, table, text
 from labkit.grading.statistics import ClassStatistics, Item
+from labkit.grading.text import file_name
 
 COMMONEST = 3  # slips named for one exercise
 LISTED = 60  # names in one list
+SHOWN = 12  # rows shown at once of the slips; the rest unfolds
 
 # Collects what was filled in and saves it as a file; nothing leaves the page.
 SCRIPT = """
+const cards = [...document.querySelectorAll('[data-student]')];
+const filled = () => cards.filter(card => card.querySelector('input').value !== '');
+const say = text => { document.getElementById('saved').textContent = text; };
+let unsaved = false;
+document.addEventListener('input', () => { unsaved = true; say(`${filled().length} of ${cards.length} filled in`); });
+window.addEventListener('beforeunload', event => { if (unsaved) event.preventDefault(); });
 document.getElementById('save').addEventListener('click', () => {
+  const wrong = filled().find(card => !card.querySelector('input').checkValidity());
+  if (wrong) { wrong.querySelector('input').reportValidity(); return; }
   const quoted = value => '"' + (/^[=+@-]/.test(value) ? "'" : '') + value.replace(/"/g, '""') + '"';
-  const lines = [['student', 'exercise', 'points', 'comment']];
-  for (const card of document.querySelectorAll('[data-student]')) {
-    const [points, comment] = card.querySelectorAll('input, textarea');
-    if (points.value !== '') lines.push([card.dataset.student, card.dataset.exercise, points.value, comment.value]);
-  }
+  const rows = filled().map(card => [card.dataset.student, card.dataset.exercise,
+    card.querySelector('input').value, card.querySelector('textarea').value]);
+  const lines = [['student', 'exercise', 'points', 'comment'], ...rows].map(row => row.map(quoted).join(','));
   const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([lines.map(line => line.map(quoted).join(',')).join('\\r\\n')]));
+  link.href = URL.createObjectURL(new Blob([lines.join('\\r\\n')], { type: 'text/csv' }));
   link.download = 'manual.csv';
   link.click();
-  document.getElementById('saved').textContent = (lines.length - 1) + ' marks saved as manual.csv';
+  unsaved = false;
+  say(`${rows.length} marks saved as manual.csv`);
 });
 """
 
@@ -57,6 +68,7 @@ class Report:
     refused: Sequence[str] = ()
     warning: str = ""
     level: str = ""
+    headings: Mapping[str, str] = field(default_factory=dict)
 
 
 def class_report(report: Report) -> str:
@@ -66,8 +78,8 @@ def class_report(report: Report) -> str:
     body = ["<h1>Class report</h1>", f'<p class="soft">{_summary(report)}</p>']
     if report.warning:
         body.append(f'<p class="warning">{text(report.warning)}</p>')
-    body += [*_marks(counted), *_misunderstood(items), *_help(counted), *_alike(counted), *_times(counted)]
-    body += [*_items(items), *_trouble(report), *_by_hand(report)]
+    body += [*_to_do(report), *_marks(counted), *_misunderstood(items), *_help(counted), *_alike(counted)]
+    body += [*_times(counted), *_items(items, report.headings), *_trouble(report), *_by_hand(report)]
     return page("Class report", body, SCRIPT if report.written else "")
 
 
@@ -78,6 +90,22 @@ def _summary(report: Report) -> str:
     parts += [f"{counted.late} files late"] if counted.late else []
     parts += [f"code ran in a sandbox of level {report.level}"] if report.level not in ("", "none") else []
     return text(", ".join(parts)) + "."
+
+
+def _to_do(report: Report) -> Iterator[str]:
+    """List what still needs the lecturer, with the way there."""
+    counted = report.statistics
+    unmarked = sum(item.statuses["unmarked"] for item in counted.items.values())
+    alike = sum(1 for _ in counted.alike())
+    needs = [
+        (counted.waiting, "by-hand", "written answers wait for a mark by hand"),
+        (unmarked, "exercises", "answers are unmarked: no sandbox was strong enough to run them"),
+        (len(counted.trouble) + len(report.refused), "not-graded", "files were not graded, or not to the end"),
+        (alike, "alike", "answers are shared by students whose numbers differ"),
+    ]
+    lines = [f'<li><a href="#{place}">{count} {words}</a></li>' for count, place, words in needs if count]
+    if lines:
+        yield f"<ul>{''.join(lines)}</ul>"
 
 
 def _marks(counted: ClassStatistics) -> Iterator[str]:
@@ -99,48 +127,76 @@ def _marks(counted: ClassStatistics) -> Iterator[str]:
 
 
 def _misunderstood(items: Sequence[Item]) -> Iterator[str]:
+    """One row a slip, over all exercises in which it was made."""
     yield "<h2>What the class misunderstood</h2>"
-    found = [(count, item, slip) for item in items for slip, count in item.slips.most_common(COMMONEST)]
-    found.sort(key=lambda one: (-one[0], one[1].exercise, one[2]))
-    if not found:
+    made: dict[tuple[str, str, str], Counter[str]] = {}
+    for item in items:
+        for slip, count in item.slips.items():
+            made.setdefault(_named(slip, item), Counter())[item.exercise] += count
+    if not made:
         yield "<p>No known slip was made.</p>"
         return
-    rows = [[text(item.exercise), str(count), *_named(slip, item)] for count, item, slip in found[:LISTED]]
-    yield table(("exercise", "students", "slip", "lesson to revisit"), rows, (1,), "slips by exercise")
+    ordered = sorted(made.items(), key=lambda one: (-one[1].total(), one[0]))
+    rows = [
+        [text(label), str(counts.total()), text(_each(counts)), prose(section)]
+        for (label, section, _), counts in ordered
+    ]
+    header = ("slip", "answers", "in", "to revisit")
+    yield table(header, rows[:SHOWN], (1,), "commonest slips")
+    if rows[SHOWN:]:
+        rest = table(header, rows[SHOWN:], (1,), "rarer slips")
+        yield f"<details><summary>{len(rows) - SHOWN} rarer slips</summary>{rest}</details>"
 
 
-def _named(slip: str, item: Item) -> tuple[str, str]:
-    """Say a slip in words; one that belongs to a single exercise has only its own name."""
+def _each(counts: Counter[str], most: int | None = None) -> str:
+    return ", ".join(f"{name} ({count})" for name, count in counts.most_common(most))
+
+
+def _named(slip: str, item: Item) -> tuple[str, str, str]:
+    """Say a slip in words, the lesson section, and the exercise where the slip is not a general one."""
     known = slips.CATALOGUE.get(slip)
     section = known.section if known else next((name for name, _ in item.sections.most_common(1)), "")
-    return text(known.label if known else slip.replace("-", " ")), text(section or item.lesson.replace("_", " "))
+    return _label(slip), where(section) or item.lesson.replace("_", " "), "" if known else item.exercise
+
+
+def _label(slip: str) -> str:
+    """Say a slip in words.
+
+    >>> _label("weights-mask-ignored"), _label("masks-route:A"), _label("turned-over")
+    ('a softmax over all sources, blocked ones too', 'chose A', 'turned over')
+    """
+    if known := slips.CATALOGUE.get(slip):
+        return known.label
+    before, chose, option = slip.partition(":")
+    return f"chose {option}" if chose else before.replace("-", " ")
 
 
 def _help(counted: ClassStatistics) -> Iterator[str]:
     yield "<h2>Who needs help</h2>"
     rows = [
-        [text(name, 200), f"{share:.0%}", str(untouched)]
-        for name, share, untouched in sorted(counted.struggling, key=lambda one: one[1])[:LISTED]
+        [f'<a href="feedback/{file_name(one.id)}.html">{text(one.name, 200)}</a>', f"{share:.0%}", str(untouched)]
+        for one, share, untouched in sorted(counted.struggling, key=lambda one: one[1])[:LISTED]
     ]
     yield (
-        table(("student", "points", "exercises not attempted"), rows, (1, 2), "students below half of the points")
+        table(("student", "points", "not attempted"), rows, (1, 2), "students below half of the points")
         if rows
         else "<p>Everybody who handed in reached half of the points.</p>"
     )
     if counted.absent:
-        names = ", ".join(text(name, 100) for name in counted.absent[:LISTED])
+        names = "; ".join(text(name, 100) for name in counted.absent[:LISTED])
         yield f"<p>Nothing from {len(counted.absent)}: {names}</p>"
 
 
 def _alike(counted: ClassStatistics) -> Iterator[str]:
-    rows = [[text(exercise), text(answer, 120), text(", ".join(names))] for exercise, answer, names in counted.alike()]
+    rows = [[text(exercise), text(answer, 120), text("; ".join(names))] for exercise, answer, names in counted.alike()]
     if rows:
-        yield "<h2>Same wrong answer, different numbers</h2>"
+        yield '<h2 id="alike">Same answer, different numbers</h2>'
         yield (
-            "<p>These exercises give every learner numbers of their own, so a shared wrong answer is worth a talk. "
-            "It is no proof.</p>"
+            "<p>These exercises give every learner numbers of their own. Here at least one of the students gave an "
+            "answer that neither fits their numbers nor comes from a known slip, and somebody else gave the same. "
+            "It is worth a talk. It is no proof.</p>"
         )
-        yield table(("exercise", "answer", "students"), rows[:LISTED], (), "identical wrong answers")
+        yield table(("exercise", "answer", "students"), rows[:LISTED], (), "shared answers")
 
 
 def _times(counted: ClassStatistics) -> Iterator[str]:
@@ -148,8 +204,9 @@ def _times(counted: ClassStatistics) -> Iterator[str]:
     if len(days) < 2:
         return
     yield "<h2>When it was handed in</h2>"
-    labels, numbers = zip(*sorted(days.items()), strict=True)
-    words = ", ".join(f"{day}: {count}" for day, count in zip(labels, numbers, strict=True))
+    names, numbers = zip(*sorted(days.items()), strict=True)
+    labels = [f"{date.fromisoformat(day):%d %b}" for day in names]
+    words = ", ".join(f"{day}: {count}" for day, count in zip(names, numbers, strict=True))
     yield _figure(
         lambda axes: _bars(axes, labels, numbers, "day", "files handed in"), f"Files by day. {words}.", "Files by day"
     )
@@ -162,57 +219,69 @@ def _day(when: str) -> str:
         return ""
 
 
-def _items(items: Sequence[Item]) -> Iterator[str]:
-    yield "<h2>Every exercise</h2>"
+def _items(items: Sequence[Item], headings: Mapping[str, str]) -> Iterator[str]:
+    yield '<h2 id="exercises">Every exercise</h2>'
     yield (
         '<p class="soft">Solved: mean share of the points. Separates: correlation with the rest of a student\'s marks; '
         "near 0 or below, an exercise tells good from weak badly.</p>"
     )
-    rows = []
-    for item in items:
-        statuses = ", ".join(f"{STATUS_WORDS[status]} {count}" for status, count in item.statuses.most_common())
-        solved = "–" if item.difficulty is None else f"{item.difficulty:.0%}"
-        rows.append(
-            [text(item.lesson), text(item.exercise), number(item.out_of), solved, number(item.discrimination), statuses]
-        )
-    yield table(("lesson", "exercise", "points", "solved", "separates", "outcomes"), rows, (2, 3, 4), "every exercise")
+    header = ("exercise", "points", "solved", "separates", "outcomes", "slips")
+    for lesson, group in groupby(items, key=lambda item: item.lesson):
+        title = lesson.replace("_", " ")
+        yield f"<h3>{text(title)}</h3>"
+        yield table(header, [_item(item, headings) for item in group], (1, 2, 3), f"every exercise of {title}")
+
+
+def _item(item: Item, headings: Mapping[str, str]) -> list[str]:
+    heading = headings.get(item.exercise, "")
+    named = Counter({_label(slip): count for slip, count in item.slips.items()})
+    return [
+        f'{text(item.exercise)}<br><small class="soft">{prose(heading)}</small>' if heading else text(item.exercise),
+        number(item.out_of),
+        "–" if item.difficulty is None else f"{item.difficulty:.0%}",
+        "–" if item.discrimination is None else f"{item.discrimination:.2f}",
+        text(", ".join(f"{count} {STATUS_WORDS[status]}" for status, count in item.statuses.most_common())),
+        text(_each(named, COMMONEST)),
+    ]
 
 
 def _trouble(report: Report) -> Iterator[str]:
+    if report.statistics.trouble or report.refused:
+        yield '<h2 id="not-graded">What was not graded</h2>'
     if report.statistics.trouble:
-        yield "<h2>Files that were not graded</h2>"
         rows = [list(map(text, one)) for one in report.statistics.trouble]
         yield table(("student", "lesson", "what", "why"), rows, (), "files that were not graded")
     if report.refused:
-        yield "<h2>Files that belong to nobody</h2>"
+        yield "<h3>Files that belong to nobody</h3>"
         yield "<ul>" + "".join(f"<li>{text(reason, 400)}</li>" for reason in report.refused) + "</ul>"
 
 
 def _by_hand(report: Report) -> Iterator[str]:
     if not report.written:
         return
-    yield "<h2>Answers to mark by hand</h2>"
+    yield '<section><h2 id="by-hand">Answers to mark by hand</h2>'
     yield (
-        "<p>Fill in points here and save, or use the sheet <code>manual.csv</code>. Put the saved file over the sheet "
-        "and run the grader again: marks given by hand stay.</p>"
+        "<p>Fill in points here and save, then run <code>labkit report</code> with <code>--manual</code> and the saved "
+        "file. Or fill in the sheet <code>manual.csv</code> in this folder and run <code>labkit report</code>. Marks "
+        "given by hand stay when the class is graded again.</p>"
     )
     for exercise, rubric in report.rubrics.items():
         waiting = [one for one in report.written if one.exercise == exercise]
         if waiting:
-            yield f"<h3>{text(exercise)}</h3>{block(rubric)}"
+            yield f"<h3>{text(exercise)}</h3><details open><summary>Rubric</summary>{block(rubric)}</details>"
             yield from map(_form, waiting)
-    yield '<p class="screen"><button id="save" type="button">Save as manual.csv</button>'
-    yield '<span id="saved" role="status"></span></p>'
+    yield '<p class="screen bar"><button id="save" type="button">Save as manual.csv</button> '
+    yield '<span id="saved" role="status"></span></p></section>'
 
 
 def _form(one: Written) -> str:
     who = text(one.name, 200)
     return (
         f'<div class="card wait" data-student="{text(one.student)}" data-exercise="{text(one.exercise)}">'
-        f"<h3>{who}</h3>{block(one.answer)}"
+        f"<h4>{who}</h4>{block(one.answer)}"
         f'<p><label>Points for {who} <input type="number" min="0" max="{one.out_of:g}" step="any"></label> '
-        f"of {number(one.out_of)}</p><p><label>Comment for {who}<br>"
-        '<textarea rows="2" cols="50"></textarea></label></p></div>'
+        f"of {number(one.out_of)}</p><p><label>Comment for {who} "
+        '<textarea rows="2"></textarea></label></p></div>'
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from labkit.errors import LabkitError
 from labkit.grading.reports import write_reports
 from labkit.grading.run import Options, Progress, Summary, grade
+from labkit.grading.store import Change
 from labkit.grading.text import visible
 
 
@@ -39,7 +40,7 @@ def main(argv: Sequence[str], command: str) -> int:
     except LabkitError as error:
         print(f"labkit {command}: {visible(str(error))}", file=sys.stderr)
         return 1
-    print("\n".join(lines(summary, words.out, dry_run=words.dry_run)))
+    print("\n".join(lines(summary, words.out, dry_run=words.dry_run, again=options.again)))
     return summary.exit_status
 
 
@@ -119,7 +120,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
     return parser
 
 
-def lines(summary: Summary, out: Path, *, dry_run: bool = False) -> Iterator[str]:
+def lines(summary: Summary, out: Path, *, dry_run: bool = False, again: bool = False) -> Iterator[str]:
     """Say what happened, in plain text that no file name or answer can disturb."""
     if dry_run:
         yield f"would mark {summary.students} students"
@@ -134,5 +135,19 @@ def lines(summary: Summary, out: Path, *, dry_run: bool = False) -> Iterator[str
     if summary.internal:
         names = ", ".join(visible(name, 60) for name in summary.internal[:10])
         yield f"A fault of ours kept these from being marked, run again: {names}"
-    for change in summary.changes:
-        yield visible(f"{change.student}  {change.exercise}: {change.before} -> {change.after} ({change.why})", 400)
+    yield from changed(summary.changes)
+    if again and not summary.changes:
+        yield "no mark changed"
+
+
+def changed(changes: Sequence[Change]) -> Iterator[str]:
+    """Set every mark that changed in a table, with the reason."""
+    if not changes:
+        return
+    rows = [("student", "exercise", "before", "now", "why")]
+    rows += [(one.student, one.exercise, one.before, one.after, one.why) for one in changes]
+    shown = [[visible(word, 60) for word in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    yield f"marks that changed: {len(changes)}"
+    for row in shown:
+        yield "  " + "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip()

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from labkit.grading.model import Mark, Result
-from labkit.grading.page import block, number, page, text
-from labkit.grading.tables import Row, status_words
+from labkit.grading.model import STATUS_WORDS, Mark, Result
+from labkit.grading.page import block, number, page, prose, text
+from labkit.grading.tables import Row, answer_of, status_words
+from labkit.slips import look_again
+
+TOPICS = 3  # named at the top of a page
 
 SIGNS = {"right": "✓", "wrong": "✗", "recorded": "✎", "unmarked": "…"}
 LOOKS = {"right": "right", "wrong": "wrong", "recorded": "wait", "unmarked": "wait"}
 
 
-def feedback_page(row: Row, warning: str = "") -> str:
+def feedback_page(row: Row, headings: Mapping[str, str], warning: str = "") -> str:
     """Write one student's page for all lessons they handed in."""
     name = row.student.name
     given = sum(result.points for result in row.results)
@@ -21,14 +26,37 @@ def feedback_page(row: Row, warning: str = "") -> str:
     body = [f"<h1>{text(name, 200)}</h1>", f'<p class="soft">{number(given)} of {number(out_of)} points so far</p>']
     if warning:
         body.append(f'<p class="warning">{text(warning)}</p>')
+    body += [*_start(row)]
     for result in row.results:
-        body.extend(_lesson(result))
+        body.extend(_lesson(result, headings))
     if not row.results:
         body.append("<p>Nothing was handed in.</p>")
     return page(f"Feedback for {name}", body)
 
 
-def _lesson(result: Result) -> Iterator[str]:
+def _start(row: Row) -> Iterator[str]:
+    """Say where another look gains most: the topics in which most points were lost."""
+    lost: Counter[str] = Counter()
+    for mark in row.marks:
+        if mark.status == "wrong" and mark.section:
+            lost[mark.section] += 1
+    if len(lost) > 1:
+        yield "<h2>Where another look helps most</h2><ul>"
+        for section, count in lost.most_common(TOPICS):
+            yield f"<li>{prose(where(section))}: {count} exercise{'s' if count > 1 else ''}</li>"
+        yield "</ul>"
+
+
+def where(section: str) -> str:
+    """Name a section of the lessons in words.
+
+    >>> where("03 masks, M2")
+    'lesson 03 masks: a score of 0 does not mask (M2)'
+    """
+    return look_again(section).removeprefix("Look again at ").rstrip(".")
+
+
+def _lesson(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
     title = result.lesson.replace("_", " ") or "A file that belongs to no lesson"
     yield f"<h2>{text(title)} · {number(result.points)} of {number(result.out_of)} points</h2>"
     if result.verdict == "internal":
@@ -39,30 +67,39 @@ def _lesson(result: Result) -> Iterator[str]:
         yield f'<p class="soft">{_file(result)}</p>'
     for note in result.notes:
         yield f'<p class="soft">{text(note)}</p>'
-    yield from map(_mark, result.marks)
+    if result.marks:
+        counts = Counter(STATUS_WORDS[mark.status] for mark in result.marks)
+        yield f"<p>{', '.join(f'{count} {words}' for words, count in counts.most_common())}</p>"
+    for mark in result.marks:
+        yield _mark(mark, headings.get(mark.exercise, ""))
 
 
 def _file(result: Result) -> str:
     attempt = result.attempt
     assert attempt is not None
-    parts = [f"This is about the file {text(attempt.source, 200)}"]
-    parts += [f"handed in {text(attempt.when)}"] if attempt.when else []
+    parts = [f"This is about the file {text(re.split('[/!]', attempt.source)[-1], 200)}"]
+    parts += [f"handed in {text(attempt.when[:16])}"] if attempt.when else []
     parts += ["late"] if attempt.late else []
     others = len(result.attempts) - 1
-    parts += [f"one of {others + 1} files you handed in"] if others > 0 else []
+    parts += [f"the latest of {others + 1} that could be read"] if others > 0 else []
     return ", ".join(parts) + "."
 
 
-def _mark(mark: Mark) -> str:
+def _mark(mark: Mark, heading: str) -> str:
     sign, look = SIGNS.get(mark.status, "○"), LOOKS.get(mark.status, "")
-    again = f'<p class="soft">Look again at lesson {text(mark.section)}.</p>' if look == "wrong" else ""
+    again = f'<p class="soft">{prose(look_again(mark.section))}</p>' if look == "wrong" and mark.section else ""
     notes = "".join(f'<p class="soft">{text(note)}</p>' for note in mark.notes)
+    title = f'{prose(heading)} <span class="soft">{text(mark.exercise)}</span>' if heading else text(mark.exercise)
     return (
-        f'<section class="card {look}"><div class="head"><h3>{text(mark.exercise)}</h3>'
+        f'<section class="card {look}"><div class="head"><h3>{title}</h3>'
         f'<span class="points"><span aria-hidden="true">{sign}</span> {text(status_words(mark))} · '
         f"{number(mark.points)} of {number(mark.out_of)}</span></div>"
-        f"{block(mark.answer)}<p>{text(mark.message)}</p>{_picture(mark)}{block(mark.case)}{again}{notes}</section>"
+        f"{block(answer_of(mark))}{_said(mark)}{_picture(mark)}{block(mark.case)}{again}{notes}</section>"
     )
+
+
+def _said(mark: Mark) -> str:
+    return f"<p>{prose(mark.message)}</p>" if mark.message else ""
 
 
 def _picture(mark: Mark) -> str:
@@ -71,6 +108,8 @@ def _picture(mark: Mark) -> str:
         return ""
     shares: list[float] = mark.value
     total, left, bars = sum(shares), 0.0, []
+    if abs(total - 1) < 1e-6:
+        return ""  # the sum is not what went wrong
     scale = 300 / max(total, 1.0)
     for place, share in enumerate(shares):
         shade = "#5b3fb0" if place % 2 else "#8a73cf"

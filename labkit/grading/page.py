@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -23,7 +24,8 @@ body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.55 sy
 main { max-width: 62rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
 h1 { font-size: 1.6rem; margin: 0 0 .3rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem; }
-h3 { font-size: 1rem; margin: 0; overflow-wrap: anywhere; }
+h3, h4 { font-size: 1rem; margin: 0; overflow-wrap: anywhere; }
+h2 ~ h3 { margin: 1rem 0 .3rem; }
 p { margin: .4rem 0; overflow-wrap: anywhere; }
 a { color: var(--link); }
 .soft { color: var(--soft); }
@@ -41,13 +43,22 @@ table { border-collapse: collapse; width: 100%; background: var(--card); font-si
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 figure { margin: 1rem 0; } figcaption { color: var(--soft); font-size: .9rem; }
-figure svg, figure img { max-width: 100%; height: auto; background: #fff; border-radius: .5rem; }
+figure svg, figure img { max-width: 100%; height: auto; display: block; background: #fff; border-radius: .5rem; }
 textarea, input { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--soft);
   border-radius: .3rem; padding: .2rem .4rem; max-width: 100%; }
+textarea { display: block; width: 100%; }
 button { font: inherit; padding: .4rem .9rem; border-radius: .4rem; border: 1px solid var(--link); cursor: pointer;
   background: var(--link); color: var(--card); }
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
-@media print { body { background: #fff; color: #000; } .card, table { background: #fff; } .screen { display: none; } }
+summary { cursor: pointer; color: var(--link); padding: .4rem 0; }
+.bar { position: sticky; bottom: 0; padding: .6rem 0; background: var(--page); }
+@media (max-width: 40rem) { thead { position: absolute; width: 1px; height: 1px;
+  overflow: hidden; clip-path: inset(50%); display: block; } tr { display: block;
+  padding: .4rem 0; border-bottom: 1px solid var(--line); } td, td.number { display: block; position: relative;
+  padding: .1rem .6rem .1rem 7.5rem; border: 0; text-align: left; white-space: normal; overflow-wrap: anywhere; }
+  td::before { content: attr(data-name); color: var(--soft); position: absolute; left: .6rem; width: 6.5rem; } }
+@media print { tr, figure { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  body { background: #fff; color: #000; } .card, table { background: #fff; } .screen { display: none; } }
 """
 
 
@@ -80,13 +91,23 @@ def block(value: str, cap: int = 4000) -> str:
     return f"<pre>{escape(visible_lines(value, cap))}</pre>" if value.strip() else ""
 
 
+def prose(value: str, cap: int = 2000) -> str:
+    """Show a sentence of labkit's, with what stands between backticks as code.
+
+    >>> prose("`allowed` <b>")
+    '<code>allowed</code> &lt;b&gt;'
+    """
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(value, cap))
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int] = (), label: str = "") -> str:
     """Lay trusted HTML cells out; the columns in `numeric` are set right."""
 
     def cells(tag: str, row: Sequence[str]) -> str:
         scope = ' scope="col"' if tag == "th" else ""
         aligned = ["" if place not in numeric else ' class="number"' for place in range(len(row))]
-        return "".join(f"<{tag}{scope}{side}>{one}</{tag}>" for side, one in zip(aligned, row, strict=True))
+        named = ["" if tag == "th" else f' data-name="{text(name)}"' for name in header]
+        return "".join(f"<{tag}{scope}{a}{b}>{c}</{tag}>" for a, b, c in zip(aligned, named, row, strict=True))
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     named = f' role="region" tabindex="0" aria-label="{text(label)}"' if label else ""

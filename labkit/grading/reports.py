@@ -5,11 +5,13 @@ Students are read one at a time from the store, so a class of thousands needs no
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import cleandoc
 from itertools import groupby
 from pathlib import Path
 
@@ -36,6 +38,7 @@ class Listed:
     out_of: float
     rubric: str = ""
     personal: bool = False
+    heading: str = ""
 
 
 class Graded:
@@ -54,7 +57,12 @@ class Graded:
     @property
     def rubrics(self) -> dict[str, str]:
         """The rubric of every exercise that a person marks."""
-        return {one.exercise: one.rubric for one in self.exercises if one.rubric}
+        return {one.exercise: rubric_of(one.rubric) for one in self.exercises if one.rubric}
+
+    @property
+    def headings(self) -> dict[str, str]:
+        """The heading of the lesson under which each exercise stands."""
+        return {one.exercise: one.heading for one in self.exercises}
 
     @property
     def lessons(self) -> dict[str, float]:
@@ -99,10 +107,21 @@ def _marked(student: str, mark: Mark, by_hand: Mapping[tuple[str, str], Manual])
     return replace(mark, points=given.points, via="manual", message=given.comment or mark.message)
 
 
+def rubric_of(source: str) -> str:
+    """Give the text that the key's answer cell holds.
+
+    >>> rubric_of('claim = "1 point for a control."')
+    '1 point for a control.'
+    """
+    texts = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    return cleandoc(max((text for text in texts if isinstance(text, str)), key=len, default=source))
+
+
 def take_manual(store: Store, path: Path) -> int:
     """Read a filled sheet into the store, where every later run finds it; returns how many marks it held."""
     listed = (Listed(*one) for one in json.loads(store.facts().get("exercises", "[]")))
-    marks = tables.read_manual(path, {one.exercise: one.out_of for one in listed if one.rubric})
+    known = {student.id for student in store.students()}
+    marks = tables.read_manual(path, {one.exercise: one.out_of for one in listed if one.rubric}, known)
     store.mark_by_hand(marks)
     return len(marks)
 
@@ -117,7 +136,7 @@ def write_reports(out: Path, manual: Path | None = None) -> None:
                 take_manual(store, sheet)
         graded = Graded(store)
         exercises = [one.exercise for one in graded.exercises if one.lesson in graded.lessons]
-        tables.gradebook(out / "gradebook.csv", graded.rows(), exercises)
+        tables.gradebook(out / "gradebook.csv", graded.rows(), exercises, sum(graded.lessons.values()))
         tables.canvas(out / "canvas.csv", graded.rows(), graded.lessons)
         tables.moodle(out / "moodle.csv", graded.rows(), graded.lessons)
         if graded.rubrics:
@@ -130,15 +149,15 @@ def _pages(out: Path, graded: Graded) -> None:
     folder.mkdir(exist_ok=True)
     counted = ClassStatistics(frozenset(one.exercise for one in graded.exercises if one.personal))
     written: list[Written] = []
-    names = set()
+    names, headings = set(), graded.headings
     for row in graded.rows():
         counted.add(row)
         name = f"{file_name(row.student.id)}.html"
         names.add(name)
-        _replace(folder / name, feedback_page(row, graded.warning))
+        _replace(folder / name, feedback_page(row, headings, graded.warning))
         if len(written) < MOST_FORMS:
             written.extend(
-                Written(row.student.id, row.student.name, mark.exercise, mark.answer, mark.out_of)
+                Written(row.student.id, row.student.name, mark.exercise, tables.answer_of(mark), mark.out_of)
                 for mark in row.marks
                 if mark.status == "recorded" and mark.points is None
             )
@@ -146,7 +165,7 @@ def _pages(out: Path, graded: Graded) -> None:
         if stale.name not in names:
             stale.unlink()
     refused = [refusal.reason for refusal in graded.store.refusals()]
-    report = Report(counted, written, graded.rubrics, refused, graded.warning, graded.facts.get("level", ""))
+    report = Report(counted, written, graded.rubrics, refused, graded.warning, graded.facts.get("level", ""), headings)
     _replace(out / "class_report.html", class_report(report))
 
 

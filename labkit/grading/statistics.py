@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from labkit.grading.model import Mark, Result
+from labkit.grading.model import Mark, Result, Student
 from labkit.grading.tables import Row
 
 STRUGGLING = 0.5  # share of the points below which a student is named as one to talk to
-SHOWN_ALIKE = 20  # students named for one identical wrong answer
+SHOWN_ALIKE = 20  # students named for one shared answer
 
 
 @dataclass
@@ -40,6 +40,14 @@ class Item:
 
 
 @dataclass
+class Alike:
+    """One answer to an exercise with personal numbers: who gave it, and whether it fits the numbers of all of them."""
+
+    names: list[str] = field(default_factory=list)
+    misfit: bool = False
+
+
+@dataclass
 class ClassStatistics:
     """Everything the class report shows; feed it `add(row)` for each student."""
 
@@ -48,11 +56,12 @@ class ClassStatistics:
     absent: list[str] = field(default_factory=list)
     shares: array[float] = field(default_factory=lambda: array("d"))
     items: dict[str, Item] = field(default_factory=dict)
-    struggling: list[tuple[str, float, int]] = field(default_factory=list)  # name, share, exercises not attempted
+    struggling: list[tuple[Student, float, int]] = field(default_factory=list)  # share, exercises not attempted
     times: list[str] = field(default_factory=list)
     late: int = 0
     trouble: list[tuple[str, str, str, str]] = field(default_factory=list)  # name, lesson, verdict, reason
-    _alike: defaultdict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    waiting: int = 0  # answers without a mark yet
+    _alike: dict[tuple[str, str], Alike] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         """Count one student."""
@@ -71,13 +80,17 @@ class ClassStatistics:
             self.shares.append(points / out_of)
             if points / out_of < STRUGGLING:
                 untouched = sum(mark.status in ("blank", "missing") for mark in marks)
-                self.struggling.append((row.student.name, points / out_of, untouched))
+                self.struggling.append((row.student, points / out_of, untouched))
 
     def alike(self) -> Iterator[tuple[str, str, list[str]]]:
-        """Give wrong answers that several students share although their numbers differed: exercise, answer, names."""
-        for (exercise, answer), names in sorted(self._alike.items()):
-            if len(names) > 1:
-                yield exercise, answer, names
+        """Give answers that several students share although at least one of them had other numbers.
+
+        A misfit is wrong for its owner's numbers and no known slip leads there; so what many get by the same slip,
+        each from their own numbers, is not listed.
+        """
+        for (exercise, answer), shared in sorted(self._alike.items()):
+            if shared.misfit and len(shared.names) > 1:
+                yield exercise, answer, shared.names
 
     def _result(self, row: Row, result: Result) -> None:
         if result.verdict != "graded":
@@ -100,10 +113,13 @@ class ClassStatistics:
             item.scores.append(mark.points / mark.out_of)
             others = out_of - mark.out_of
             item.rest.append((points - mark.points) / others if others else 0.0)
-        if mark.exercise in self.personal and mark.status == "wrong" and mark.answer:
-            names = self._alike[mark.exercise, repr(mark.value) if mark.value is not None else mark.answer]
-            if len(names) < SHOWN_ALIKE:
-                names.append(row.student.name)
+        self.waiting += mark.status == "recorded" and mark.points is None
+        if mark.exercise in self.personal and mark.status in ("right", "wrong"):
+            answer = repr(mark.value) if mark.value is not None else mark.answer
+            shared = self._alike.setdefault((mark.exercise, answer[:200]), Alike())
+            shared.misfit |= mark.status == "wrong" and not mark.slip
+            if len(shared.names) < SHOWN_ALIKE:
+                shared.names.append(row.student.name)
 
 
 def correlation(xs: array[float], ys: array[float]) -> float | None:

@@ -10,12 +10,13 @@ import csv
 import io
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from labkit.errors import LabkitError
+from labkit.grading.keyfile import MARKER
 from labkit.grading.model import STATUS_WORDS, Mark, Result, Student
 from labkit.grading.roster import ID_COLUMNS
 from labkit.grading.store import Manual
@@ -71,17 +72,27 @@ def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[objec
     os.replace(temporary, path)
 
 
-def gradebook(path: Path, rows: Iterable[Row], exercises: Sequence[str]) -> None:
+def answer_of(mark: Mark) -> str:
+    """Give an answer as it was typed: a text as text, anything else without the lesson's marker line.
+
+    >>> answer_of(Mark("a", "number", 1, 1, "right", answer="# exercise: a (1 point)\\nhalf = 1/2"))
+    'half = 1/2'
+    """
+    if mark.step == "written" and isinstance(mark.value, str):
+        return mark.value
+    return MARKER.sub("", mark.answer, count=1).strip()
+
+
+def gradebook(path: Path, rows: Iterable[Row], exercises: Sequence[str], out_of: float) -> None:
     """A row a student, a column an exercise; what waits for a person is empty, what was not handed in is 0."""
     header = ("student", "name", "points", "out of", "late", "remarks", *exercises)
-    write_table(path, header, (_gradebook_row(row, exercises) for row in rows))
+    write_table(path, header, (_gradebook_row(row, exercises, out_of) for row in rows))
 
 
-def _gradebook_row(row: Row, exercises: Sequence[str]) -> list[object]:
+def _gradebook_row(row: Row, exercises: Sequence[str], out_of: float) -> list[object]:
     given: dict[str, object] = {mark.exercise: mark.points for mark in row.marks}
     late = any(result.attempt is not None and result.attempt.late for result in row.results)
     points = sum(result.points for result in row.results)
-    out_of = sum(result.out_of for result in row.results)
     remarks = "; ".join(remarks_of(row))
     missing = "" if any(result.verdict == "internal" for result in row.results) else 0
     return [row.student.id, row.student.name, points, out_of, "late" if late else "", remarks] + [
@@ -167,23 +178,26 @@ def _totals(row: Row, lessons: Mapping[str, float]) -> list[object]:
 def manual_sheet(
     path: Path, rows: Iterable[Row], rubrics: Mapping[str, str], given: Mapping[tuple[str, str], Manual]
 ) -> None:
-    """List every answer that a person marks, with the rubric; `points` and `comment` are there to be filled in."""
+    """List every answer that a person marks, with the rubric; `points` and `comment` are there to be filled in.
+
+    Whoever left the answer blank has 0 and is not listed.
+    """
 
     def lines() -> Iterator[list[object]]:
         for row in rows:
             for result in row.results:
                 for mark in result.marks:
-                    if mark.exercise in rubrics:
-                        own = given.get((row.student.id, mark.exercise))
+                    own = given.get((row.student.id, mark.exercise))
+                    if mark.exercise in rubrics and (own or mark.status not in ("blank", "missing")):
                         yield [
-                            row.student.id, row.student.name, result.lesson, mark.exercise, mark.answer,
+                            row.student.id, row.student.name, result.lesson, mark.exercise, answer_of(mark),
                             rubrics[mark.exercise], mark.out_of, own and own.points, own and own.comment,
                         ]  # fmt: skip
 
     write_table(path, SHEET, lines())
 
 
-def read_manual(path: Path, out_of: Mapping[str, float]) -> list[Manual]:
+def read_manual(path: Path, out_of: Mapping[str, float], students: Container[str]) -> list[Manual]:
     """Read the marks somebody filled in; a line without points is not marked yet. Raises LabkitError with the line."""
     try:
         text = decode(path.read_bytes())
@@ -197,11 +211,11 @@ def read_manual(path: Path, out_of: Mapping[str, float]) -> list[Manual]:
     for line in reader:
         filled = (line.get("points") or "").strip()
         if filled:
-            exercise = uncell(line.get("exercise") or "")
+            student, exercise = uncell(line.get("student") or ""), uncell(line.get("exercise") or "")
+            if student not in students:
+                raise LabkitError(f"{path}, line {reader.line_num}: there is no student {student!r} in this class.")
             points = _points(path, reader.line_num, filled, out_of.get(exercise))
-            marks.append(
-                Manual(uncell(line.get("student") or ""), exercise, points, uncell((line.get("comment") or "").strip()))
-            )
+            marks.append(Manual(student, exercise, points, uncell((line.get("comment") or "").strip())))
     return marks
 
 

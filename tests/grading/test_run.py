@@ -304,7 +304,14 @@ def test_a_regrade_shows_what_changed(
     (classroom / "bob" / "small_key.ipynb").write_bytes(notebook())
     capsys.readouterr()
     grading.regrade(words)
-    assert "bob  row-2: 0/2 wrong -> 2/2 right (another file counts)" in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()
+    table = [line.split("  ") for line in said[said.index("marks that changed: 1") + 1 :]]
+    assert [[word.strip() for word in row if word] for row in table] == [
+        ["student", "exercise", "before", "now", "why"],
+        ["bob", "row-2", "0/2 wrong", "2/2 right", "another file counts"],
+    ]
+    grading.regrade(words)
+    assert "no mark changed" in capsys.readouterr().out
 
 
 def test_memory_does_not_depend_on_the_keys_being_sent_twice(small_key: KeySource) -> None:
