@@ -41,8 +41,9 @@ def record(exercise_id: str, answer: object, status: str, **details: object) -> 
     """Note one answer; blank and unreadable ones are kept as attempts but never count as a prediction."""
     append("answer", exercise=exercise_id, answer=_plain(answer), status=status, **details)
     if status in ANSWERED:
-        for listener in listeners:
-            listener(exercise_id)
+        for listener in list(listeners):  # a listener may take itself off
+            with contextlib.suppress(Exception):  # a panel that fails must not cost the learner a verdict
+                listener(exercise_id)
 
 
 def first(exercise_id: str) -> Entry | None:

@@ -239,6 +239,18 @@ def test_reveal_waits_for_the_prediction_and_then_shows():
     assert journal.reveal("row<1>", show, 1, b=2) == 3
 
 
+def test_listeners_hear_of_answers_and_cannot_stop_a_lesson(monkeypatch):
+    heard = []
+
+    def broken(exercise_id):
+        raise RuntimeError(exercise_id)
+
+    monkeypatch.setattr(journal, "listeners", [broken, heard.append])
+    journal.record("row", ..., "blank")
+    journal.record("row", 1, "wrong")
+    assert heard == ["row"]
+
+
 def test_details_travel_with_an_answer():
     journal.record("row", 1, "wrong", slip="mask-zero-score")
     assert next(journal.entries("answer"))["slip"] == "mask-zero-score"
