@@ -14,6 +14,7 @@ import pytest
 from labkit.maps import audit, contributions, encoder_sample
 from labkit.masks import padding
 
+pytestmark = pytest.mark.slow
 SENTENCES = ["A man is eating food.", "A man is eating a piece of bread.", "A cheetah is running behind its prey."]
 
 

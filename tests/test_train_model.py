@@ -122,6 +122,7 @@ def test_every_shipped_model_has_its_setting_and_shape(tool: ModuleType) -> None
 NUMBER = re.compile(r"[+-]?\d+\.\d+|\d+")
 
 
+@pytest.mark.slow
 def test_the_card_is_what_the_program_measures(card_tool: ModuleType) -> None:
     """Words exactly; decimals to 0.02, because another processor may round the last digit otherwise."""
     written, measured = card_tool.CARD.read_text(encoding="utf-8"), card_tool.card()
@@ -132,6 +133,7 @@ def test_the_card_is_what_the_program_measures(card_tool: ModuleType) -> None:
         assert float(one) == pytest.approx(float(other), abs=0.02), (one, other)
 
 
+@pytest.mark.slow
 def test_the_findings_of_the_card_hold(card_tool: ModuleType) -> None:
     """A head with a bright map and no effect; a head where zeroing and the mean disagree in sign."""
     model = load_model("surplus")
