@@ -1,7 +1,7 @@
 """Break labkit in one place at a time and see whether the tests notice.
 
-    python tools/mutants.py            every module below, about twenty mutants each
-    python tools/mutants.py --quick    a fifth of them
+    python tools/mutants.py            every module below, about a dozen mutants each
+    python tools/mutants.py --quick    a quarter of them
     python tools/mutants.py --only masks --every 1    every mutant of one module
 
 A mutant is one change to the syntax tree (`<` to `<=`, `+` to `-`, an axis, a refusal that no longer refuses …), made
@@ -40,7 +40,7 @@ GUARDS = {
     "functions": ["labkit/functions.py", "tests/test_functions.py"],
     "steps": ["labkit/steps.py", "tests/test_checks.py", "tests/test_slips.py"],
     "slips": ["labkit/slips.py", "tests/test_slips.py"],
-    "exercises": ["labkit/exercises.py", "tests/test_checks.py"],
+    "exercises": ["labkit/exercises.py", "tests/test_checks.py", "tests/test_slips.py"],
     "checks": ["labkit/checks.py", "tests/test_checks.py"],
     "verdict": ["labkit/verdict.py", "tests/test_verdict.py"],
     "audit": ["labkit/audit.py", "tests/test_maps.py"],
@@ -98,11 +98,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="tools/mutants.py", description=str(__doc__).split("\n")[0])
     parser.add_argument("--only", action="append", choices=GUARDS, help="this module only")
-    parser.add_argument("--every", type=int, help="take every n-th mutant of a module (default: twenty a module)")
-    parser.add_argument("--quick", action="store_true", help="four mutants a module")
+    parser.add_argument("--every", type=int, help="take every n-th mutant of a module (default: a dozen a module)")
+    parser.add_argument("--quick", action="store_true", help="three mutants a module")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(argv)
-    options.every = options.every or (-4 if options.quick else -20)
+    options.every = options.every or (-3 if options.quick else -12)
     return options
 
 
