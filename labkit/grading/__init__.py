@@ -32,6 +32,6 @@ def report(argv: Sequence[str]) -> int:
 
 def release(argv: Sequence[str]) -> int:
     """Run `labkit release` with these words."""
-    from labkit.grading.release import main
+    from labkit.grading.handout import main
 
     return main(argv)

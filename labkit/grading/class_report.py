@@ -155,8 +155,7 @@ def _each(counts: Counter[str], most: int | None = None) -> str:
 def _named(slip: str, item: Item) -> tuple[str, str, str]:
     """Say a slip in words, the lesson section, and the exercise where the slip is not a general one."""
     known = slips.CATALOGUE.get(slip)
-    section = known.section if known else next((name for name, _ in item.sections.most_common(1)), "")
-    return _label(slip), where(section) or item.lesson.replace("_", " "), "" if known else item.exercise
+    return _label(slip), where(item.sections[slip]) or item.lesson.replace("_", " "), "" if known else item.exercise
 
 
 def _label(slip: str) -> str:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ def main(argv: Sequence[str], command: str) -> int:
     try:
         if words.manual and not words.manual.is_file():
             raise LabkitError(f"--manual {words.manual}: there is no such file.")
-        with _executor(words.executor, words.scheduler) as executor, _progress() as progress:
+        with _executor(words.executor, words.scheduler, words.jobs) as (executor, jobs), _progress() as progress:
+            options = replace(options, jobs=jobs)
             summary = grade(words.submissions, words.keys, words.out, options, executor=executor, progress=progress)
         if not words.dry_run:
             write_reports(words.out, words.manual)
@@ -62,10 +64,10 @@ def report(argv: Sequence[str]) -> int:
 
 
 @contextmanager
-def _executor(kind: str, scheduler: str) -> Iterator[Executor | None]:
-    """Give the executor of a cluster; None leaves the choice to `--jobs`."""
+def _executor(kind: str, scheduler: str, jobs: int) -> Iterator[tuple[Executor | None, int]]:
+    """Give the executor of a cluster and how many work in it; None leaves the choice to `--jobs`."""
     if kind == "local":
-        yield None
+        yield None, jobs
         return
     if not scheduler:
         raise LabkitError("--executor dask needs --scheduler ADDRESS, such as tcp://10.0.0.1:8786.")
@@ -75,10 +77,13 @@ def _executor(kind: str, scheduler: str) -> Iterator[Executor | None]:
         raise LabkitError('--executor dask needs an extra: pip install "labkit[cluster]".') from None
     try:
         client: Any = Client(scheduler, timeout="20s")  # type: ignore[no-untyped-call]
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise LabkitError(f"no Dask scheduler answers at {scheduler}: {error}") from None
     with client:
-        yield client.get_executor(pure=False)
+        threads = client.nthreads().values()
+        if not threads or max(threads) > 1:  # running a key changes the process's folder and environment
+            raise LabkitError("the cluster needs workers of one thread each: dask worker ADDRESS --nthreads 1.")
+        yield client.get_executor(pure=False), len(threads)
 
 
 @contextmanager

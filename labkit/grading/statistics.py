@@ -24,7 +24,7 @@ class Item:
     out_of: float
     statuses: Counter[str] = field(default_factory=Counter)
     slips: Counter[str] = field(default_factory=Counter)
-    sections: Counter[str] = field(default_factory=Counter)
+    sections: dict[str, str] = field(default_factory=dict)  # where each slip is explained
     scores: array[float] = field(default_factory=lambda: array("d"))
     rest: array[float] = field(default_factory=lambda: array("d"))  # the student's share of all other points
 
@@ -107,8 +107,7 @@ class ClassStatistics:
         item.statuses[mark.status] += 1
         if mark.slip:
             item.slips[mark.slip] += 1
-        if mark.status == "wrong" and mark.section:
-            item.sections[mark.section] += 1
+            item.sections[mark.slip] = mark.section
         if mark.points is not None and mark.out_of:
             item.scores.append(mark.points / mark.out_of)
             others = out_of - mark.out_of

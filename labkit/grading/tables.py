@@ -203,6 +203,8 @@ def read_manual(path: Path, out_of: Mapping[str, float], students: Container[str
         text = decode(path.read_bytes())
     except Refused as refused:
         raise LabkitError(f"{path} {refused}: save the sheet as UTF-8 CSV.") from None
+    except OSError as error:
+        raise LabkitError(f"{path} cannot be read ({error.strerror}).") from None
     reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=text.partition("\n")[0].count))
     missing = {"student", "exercise", "points"} - {*(reader.fieldnames or ())}
     if missing:

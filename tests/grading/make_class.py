@@ -25,7 +25,8 @@ from labkit.grading.roster import squeezed
 
 ROOT = Path(__file__).parents[2]
 LESSONS = ("03_masks", "08_interventions")
-NAMES = """Ada Okafor;Ben Carter;Chiara Rossi;Daniel Nguyen;Elif Yılmaz;Farid Haddad;Grace Kim;Hugo Lindqvist;Inés Ortega;
+NAMES = """Ada Okafor;Ben Carter;
+Chiara Rossi;Daniel Nguyen;Elif Yılmaz;Farid Haddad;Grace Kim;Hugo Lindqvist;Inés Ortega;
 Jonas Weber;Kavya Iyer;Lena Schäfer;Mateo Silva;Nadia Petrova;Omar Benali;Priya Natarajan;Quentin Dubois;Rosa Álvarez;
 Samuel Mensah;Tuuli Nieminen;Uma Krishnan;Viktor Horvat;Wen Zhang;Ximena Cruz;Yusuf Demir;Zofia Nowak;Aaron O'Neill;
 Bianca Popescu;Cem Aydın;Dana Levi;Emil Sørensen;Fatima Zahra El-Amrani;Gustav Holm;Hana Suzuki;Ivan Marić;Julia Braun;
@@ -177,7 +178,7 @@ def all_slips(key: Key, place: int, name: str) -> Handed:
 
 
 def twice(key: Key, place: int, name: str) -> Handed:
-    return untouched(key, place, name) + [(f"{key.lesson}-1.ipynb", packed(attempt(key, place, name)))]
+    return [*untouched(key, place, name), (f"{key.lesson}-1.ipynb", packed(attempt(key, place, name)))]
 
 
 def stripped(key: Key, place: int, name: str) -> Handed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -10,10 +11,13 @@ from pathlib import Path, PurePosixPath
 from labkit.errors import LabkitError
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = ("start.py", "pyproject.toml", "uv.lock", "environment.yml", "README.md", "LICENSE", "LICENSE-prose")
+FILES = (
+    "start.py", "pyproject.toml", "uv.lock", "environment.yml", "README.md", "CITATION.cff", "LICENSE",
+    "LICENSE-prose", "docs/images/lesson.png",
+)  # fmt: skip
 FOLDERS = ("notebooks", "labkit")
 WITHHELD = ("labkit/authoring", "labkit/grading")  # what makes keys, and what marks
-ENDINGS = {".py", ".ipynb", ".json", ".npz", ".mjs", ".css", ".toml", ".csv", ".svg"}
+ENDINGS = {".py", ".ipynb", ".json", ".npz", ".mjs", ".css", ".toml", ".csv", ".svg", ""}  # "": checksums
 TOP = "attention-workbook"
 DAY = (2020, 1, 1, 0, 0, 0)  # one date for all, so that the same project gives the same bytes
 
@@ -39,8 +43,20 @@ def make_release(out: Path, root: Path = ROOT) -> Path:
             entry = zipfile.ZipInfo(f"{TOP}/{name}", DAY)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, (root / name).read_bytes())
+            data = (root / name).read_bytes()
+            archive.writestr(entry, for_learners(data.decode()).encode() if name == "README.md" else data)
     return path
+
+
+def for_learners(readme: str) -> str:
+    """Leave out of the README what only the full project has: tests, and the parts for instructors and authors.
+
+    >>> for_learners("# A\\n\\n## Two commands\\nstart.py test  # all\\n\\n## For authors\\nx\\n\\n## Other ways\\n")
+    '# A\\n\\n## One command\\n\\n## Other ways\\n'
+    """
+    kept = re.sub(r"^## For (instructors|authors)\n.*?(?=^## |\Z)", "", readme, flags=re.MULTILINE | re.DOTALL)
+    kept = re.sub(r"^.*(start\.py test|labkit bundle)\b.*\n", "", kept, flags=re.MULTILINE)
+    return kept.replace("## Two commands", "## One command")
 
 
 def contents(root: Path) -> Iterator[str]:

@@ -1,0 +1,255 @@
+"""What the class report says: numbers computed by hand, shared answers, and nothing that acts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import tracemalloc
+from array import array
+from collections import Counter
+
+import pytest
+
+from labkit.grading.class_report import SCRIPT, Report, Written, class_report
+from labkit.grading.feedback_page import feedback_page, where
+from labkit.grading.model import Attempt, Mark, Result, Student
+from labkit.grading.page import page
+from labkit.grading.statistics import ClassStatistics, correlation
+from labkit.grading.tables import Row
+from labkit.slips import CATALOGUE
+
+
+def mark(exercise: str, points: float | None, status: str = "", **more: object) -> Mark:
+    status = status or ("right" if points else "wrong")
+    return Mark(exercise, "weights", points, 2.0, status, **more)  # type: ignore[arg-type]
+
+
+def row(name: str, *marks: Mark, when: str = "", late: bool | None = None) -> Row:
+    student = Student(name.lower(), name)
+    return Row(student, (Result(student, "03_masks", "graded", marks=marks, attempt=Attempt("f", 0, when, late)),))
+
+
+def counted(*rows: Row, personal: tuple[str, ...] = ()) -> ClassStatistics:
+    made = ClassStatistics(frozenset(personal))
+    for one in rows:
+        made.add(one)
+    return made
+
+
+def shown(statistics: ClassStatistics, **more: object) -> str:
+    return class_report(Report(statistics, **more))  # type: ignore[arg-type]
+
+
+def words(html: str) -> str:
+    return " ".join(re.sub(r"<style>.*?</style>|<script>.*?</script>|<[^>]+>", " ", html, flags=re.DOTALL).split())
+
+
+# Numbers
+
+
+def test_difficulty_and_discrimination_by_hand() -> None:
+    made = counted(
+        row("Ada", mark("a", 2), mark("b", 2), mark("c", 2)),
+        row("Bob", mark("a", 2), mark("b", 1), mark("c", 0)),
+        row("Cy", mark("a", 0), mark("b", 0), mark("c", 1)),
+        row("Dee", mark("a", 0), mark("b", 0), mark("c", 1)),
+    )
+    item = made.items["a"]
+    assert item.difficulty == 0.5
+    assert list(item.rest) == [1, 0.25, 0.25, 0.25]
+    # scores 1 1 0 0, rest 1 1/4 1/4 1/4: r = 3/8 / sqrt(1 * 27/64) = 1/sqrt(3)
+    assert item.discrimination == pytest.approx(3**-0.5, abs=1e-6)
+    assert made.items["b"].difficulty == 3 / 8
+    assert list(made.shares) == [1, 0.5, 1 / 6, 1 / 6]
+    assert [(student.name, share) for student, share, _ in made.struggling] == [("Cy", 1 / 6), ("Dee", 1 / 6)]
+
+
+@pytest.mark.parametrize("xs", [[], [0.0, 1.0], [1.0, 1.0, 1.0]])
+def test_no_correlation_of_too_little(xs: list[float]) -> None:
+    assert correlation(array("d", xs), array("d", range(len(xs)))) is None
+
+
+def test_correlation_has_a_sign() -> None:
+    assert correlation(array("d", [0, 1, 2]), array("d", [4, 2, 0])) == -1
+
+
+def test_what_is_not_marked_yet_counts_for_nothing() -> None:
+    made = counted(row("Ada", mark("a", 2), mark("say", None, "recorded")))
+    assert list(made.shares) == [1]
+    assert made.items["say"].difficulty is None
+    assert made.waiting == 1
+
+
+def test_a_fault_of_ours_counts_for_nothing() -> None:
+    student = Student("ada", "Ada")
+    made = counted(Row(student, (Result(student, "03_masks", "internal", "ValueError", (mark("a", 0),)),)))
+    assert list(made.shares) == []
+    assert made.items["a"].statuses == Counter()
+    assert made.trouble == [("Ada", "03_masks", "internal", "ValueError")]
+
+
+def test_slips_are_counted_over_all_exercises() -> None:
+    slip = {"slip": "weights-mask-ignored", "section": "03 masks, M1"}
+    html = words(
+        shown(
+            counted(
+                row("Ada", mark("a", 0, **slip), mark("b", 0, **slip)),
+                row("Bob", mark("a", 0, **slip), mark("b", 0, slip="b:C", section="03 masks, M2")),
+            )
+        )
+    )
+    known = CATALOGUE["weights-mask-ignored"]
+    assert f"{known.label} 3 a (2), b (1) {where(known.section)} chose C 1 b (1) {where('03 masks, M2')}" in html
+
+
+def test_rarer_slips_unfold() -> None:
+    made = counted(row("Ada", *(mark(f"e{n}", 0, slip=f"e{n}:A") for n in range(20))))
+    assert "8 rarer slips" in words(shown(made))
+
+
+def test_the_summary_and_the_days() -> None:
+    made = counted(
+        row("Ada", mark("a", 2), when="2026-03-02 10:00:00"),
+        row("Bob", mark("a", 1), when="2026-03-02 11:00", late=True),
+        row("Cy", mark("a", 0), when="2026-03-04T09:00"),
+        Row(Student("dee", "Dee"), ()),
+    )
+    html = shown(made)
+    assert "3 of 4 students handed something in, 1 files late." in words(html)
+    assert "Files by day. 2026-03-02: 2, 2026-03-04: 1." in html
+    assert "up: 1, 0, 0, 0, 0, 1, 0, 0, 0, 1." in html
+    assert "Nothing from 1: Dee" in words(html)
+    assert '<a href="feedback/cy.html">Cy</a>' in html
+
+
+def test_what_needs_the_lecturer_stands_at_the_top() -> None:
+    made = counted(row("Ada", mark("say", None, "recorded"), mark("f", None, "unmarked")))
+    text = words(shown(made, refused=("x.docx is not a notebook.",)))
+    for words_ in ("1 written answers wait", "1 answers are unmarked", "1 files were not graded"):
+        assert words_ in text[:400]
+    assert "wait for a mark" not in words(shown(counted(row("Ada", mark("a", 2)))))
+
+
+def test_a_weaker_sandbox_is_said() -> None:
+    assert "below level A" in shown(counted(), warning="ran in a sandbox below level A (level C)")
+
+
+# Shared answers
+
+
+def test_a_shared_answer_that_does_not_fit_is_listed() -> None:
+    given = {"value": [0.125, 0.875]}
+    made = counted(
+        row("Ada", mark("mine", 2, **given)),
+        row("Bob", mark("mine", 0, **given)),  # Ada's right answer, wrong for Bob's numbers
+        row("Cy", mark("mine", 0, value=[0.5, 0.5])),
+        personal=("mine",),
+    )
+    assert list(made.alike()) == [("mine", "[0.125, 0.875]", ["Ada", "Bob"])]
+    assert "mine [0.125, 0.875] Ada; Bob" in words(shown(made))
+
+
+def test_the_same_slip_or_the_same_right_answer_is_no_sign() -> None:
+    same, slip = {"value": [0, 0, 1]}, {"slip": "weights-mask-inverted"}
+    made = counted(
+        row("Ada", mark("mine", 0, **same, **slip), mark("other", 2, value=1)),
+        row("Bob", mark("mine", 0, **same, **slip), mark("other", 2, value=1)),
+        row("Cy", mark("given", 0, value=3)),
+        row("Dee", mark("given", 0, value=3)),
+        personal=("mine", "other"),
+    )
+    assert list(made.alike()) == []
+    assert "Same answer, different numbers" not in shown(made)
+
+
+# Nothing acts
+
+
+EVIL = "</pre><script>document.title='PWNED'</script><img src=x onerror=alert(1)>\u202e\x1b[2J"
+
+
+def test_everything_from_outside_is_escaped() -> None:
+    given = {"answer": EVIL, "message": EVIL, "case": EVIL, "section": EVIL, "notes": (EVIL,), "slip": EVIL}
+    student = Student(EVIL, EVIL, {EVIL: EVIL})
+    evil = Row(student, (Result(student, EVIL, "stopped", EVIL, (mark(EVIL, 0, **given),), Attempt(EVIL, when=EVIL)),))
+    report = Report(
+        counted(evil, row("Bob", mark(EVIL, 0, **given)), personal=(EVIL,)),
+        (Written(EVIL, EVIL, EVIL, EVIL, 4.0),),
+        {EVIL: EVIL},
+        (EVIL,),
+        EVIL,
+        EVIL,
+        {EVIL: EVIL},
+    )
+    for html in (class_report(report), feedback_page(evil, {EVIL: EVIL}, EVIL)):
+        assert "PWNED" in html
+        assert re.findall(r"<(script|img)(?! src=\"data:)", html) in ([], ["script"])  # ours alone
+        assert "<img src=x" not in html
+        assert "\u202e" not in html
+        assert "\x1b" not in html
+
+
+def test_the_policy_allows_one_script_by_its_hash_and_nothing_else() -> None:
+    plain, acting = page("t", []), page("t", [], SCRIPT)
+    assert "default-src &#x27;none&#x27;" in plain
+    assert "script-src" not in plain
+    digest = base64.b64encode(hashlib.sha256(acting.split("<script>")[1].split("</script>")[0].encode()).digest())
+    assert f"script-src &#x27;sha256-{digest.decode()}&#x27;" in acting
+
+
+def test_pages_load_nothing() -> None:
+    made = counted(row("Ada", mark("a", 0, slip="weights-mask-ignored", value=[0.5, 0.6])))
+    html = shown(made) + feedback_page(row("Ada", mark("a", 0, value=[0.5, 0.6])), {})
+    assert not re.search(r"(src|href)=\"(?!data:|#|feedback/)", html)
+    assert "@import" not in html
+    assert "url(" not in html
+
+
+# What a student reads
+
+
+def test_a_feedback_page_names_the_slip_and_the_place_to_look() -> None:
+    one = mark("a", 0, message="Not `allowed`.", section="03 masks, M2", answer="# exercise: a (2 points)\nx = 1")
+    html = feedback_page(row("Ada", one, mark("b", 2)), {"a": "Predict a row"})
+    text = words(html)
+    assert "Predict a row a" in text
+    assert "✗ not yet · 0 of 2" in text
+    assert "x = 1" in text
+    assert "# exercise" not in text
+    assert "Not <code>allowed</code>." in html
+    assert "Look again at lesson 03 masks: a score of 0 does not mask (M2)." in text
+    assert "1 not yet, 1 correct" in text
+
+
+def test_where_another_look_helps_most_is_counted() -> None:
+    sections = ["03 masks, M2", "03 masks, M2", "03 masks, M1"]
+    text = words(feedback_page(row("Ada", *(mark(f"e{n}", 0, section=one) for n, one in enumerate(sections))), {}))
+    assert "a score of 0 does not mask (M2): 2 exercises lesson 03 masks: the causal mask" in text
+
+
+def test_a_sum_that_is_not_1_is_drawn_and_said() -> None:
+    assert "reach 1.25; a full row reaches 1" in feedback_page(row("Ada", mark("a", 0, value=[0.5, 0.75])), {})
+    assert "<svg" not in feedback_page(row("Ada", mark("a", 0, value=[0.5, 0.5])), {})
+    assert "<svg" not in feedback_page(row("Ada", mark("a", 2, value=[0.5, 0.75])), {})
+
+
+def test_the_file_that_counts_is_named_without_its_archive() -> None:
+    student = Student("ada", "Ada")
+    attempts = (Attempt("z.zip!ada_1_2_old.ipynb"), Attempt("z.zip!ada_1_3_new.ipynb", when="2026-03-02 10:00:00"))
+    one = Row(student, (Result(student, "03_masks", "graded", attempt=attempts[1], attempts=attempts),))
+    text = words(feedback_page(one, {}))
+    assert "the file ada_1_3_new.ipynb, handed in 2026-03-02 10:00, the latest of 2 that could be read." in text
+
+
+def test_memory_does_not_grow_with_answers() -> None:
+    def peak(students: int) -> int:
+        made = ClassStatistics()
+        tracemalloc.start()
+        for number in range(students):
+            made.add(row(f"S{number}", *(mark(f"e{n}", 2, answer="x" * 2_000) for n in range(10))))
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return size
+
+    assert peak(2_000) < peak(200) + 1_000_000  # 2,000 students typed 40 MB

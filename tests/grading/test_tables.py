@@ -1,0 +1,241 @@
+"""Tables: nothing in them is a formula, both learning platforms' columns, and marks given by hand."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labkit.errors import LabkitError
+from labkit.grading import tables
+from labkit.grading.model import Attempt, Mark, Result, Student
+from labkit.grading.roster import read_roster
+from labkit.grading.store import Manual
+from labkit.grading.tables import Row, cell, read_manual, uncell
+
+FORMULAS = [
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "＝1+1",
+    "＋1",
+    "－1",
+    "＠x",
+    "  =1+1",
+    "\t=1+1",
+    "\n-1",
+    "\u00a0=1",
+    "\u3000@x",
+]
+CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Old (1)
+    Points Possible,,,,,5
+"Lovelace, Ada",1001,u-1,ada,Tue,3
+"Hopper, Grace",1002,,grace,Tue,
+"""
+MOODLE = """Identifier,Full name,Email address,Status,Grade,Maximum Grade
+Participant 77,Ada Lovelace,ada@x.org,Submitted,,10
+Participant 78,Grace Hopper,grace@x.org,,,10
+"""
+
+
+def read(path: Path) -> list[list[str]]:
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        return list(csv.reader(file))
+
+
+def mark(exercise: str = "a", points: float | None = 1.0, status: str = "right", **more: object) -> Mark:
+    return Mark(exercise, "number", points, 2.0, status, **more)  # type: ignore[arg-type]
+
+
+def row(student: Student, *marks: Mark, lesson: str = "03_masks", late: bool = False) -> Row:
+    return Row(student, (Result(student, lesson, "graded", marks=marks, attempt=Attempt("f", late=late)),))
+
+
+ADA = Student("ada", "Ada L")
+
+
+# Nothing a spreadsheet runs
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_a_formula_gets_an_apostrophe(text: str) -> None:
+    assert cell(text).startswith("'")
+
+
+@pytest.mark.parametrize("text", ["a=1", "", " ", "'=1", "Zoë", "1-2", "x\u200b"])
+def test_ordinary_text_is_left_alone(text: str) -> None:
+    assert cell(text) == text
+
+
+def test_negative_numbers_stay_numbers() -> None:
+    assert (cell(-1.5), cell(0.1 + 0.2), cell(1e6)) == ("-1.5", "0.3", "1000000")
+
+
+@given(st.text())
+def test_no_cell_is_a_formula_or_holds_a_control_character(text: str) -> None:
+    shown = cell(text)
+    assert not shown.strip() or shown.strip()[0] not in tables.FORMULA
+    assert not any(ord(char) < 32 or 127 <= ord(char) < 160 for char in shown)
+
+
+@given(st.text(st.characters(exclude_categories=["Cc", "Zl", "Zp", "Cs"])).filter(lambda text: text[:1] != "'"))
+def test_the_apostrophe_comes_off_again(text: str) -> None:
+    assert uncell(cell(text)) == text
+
+
+def test_hostile_names_are_inert_in_every_table(tmp_path: Path) -> None:
+    rows = [row(Student("=cmd|' /C calc'!A0", "@evil\r\n=1", {"Identifier": "+1"}), mark(answer="-2+3"))]
+    tables.gradebook(tmp_path / "g.csv", rows, ["a"], 2)
+    tables.canvas(tmp_path / "c.csv", rows, {"03_masks": 2})
+    tables.moodle(tmp_path / "m.csv", rows, {"03_masks": 2})
+    tables.manual_sheet(tmp_path / "s.csv", rows, {"a": "=rubric"}, {})
+    for name in "gcms":
+        data = (tmp_path / f"{name}.csv").read_bytes()
+        assert b"evil" in data
+        assert data.count(b"\r") == data.count(b"\n") == data.count(b"\r\n")  # line ends only
+        for line in read(tmp_path / f"{name}.csv"):
+            assert not any(one.strip()[:1] in tuple("=+-@") for one in line if one.strip())
+
+
+# Gradebook
+
+
+def test_the_gradebook_has_a_row_a_student_and_a_column_an_exercise(tmp_path: Path) -> None:
+    rows = [
+        row(ADA, mark("a", 2.0), mark("b", None, "recorded"), late=True),
+        Row(Student("bob", "Bob"), ()),
+        Row(Student("cy", "Cy"), (Result(Student("cy", "Cy"), "", "internal", "ValueError"),)),
+    ]
+    tables.gradebook(tmp_path / "g.csv", rows, ["a", "b"], 4)
+    assert read(tmp_path / "g.csv") == [
+        ["student", "name", "points", "out of", "late", "remarks", "a", "b"],
+        ["ada", "Ada L", "2", "4", "late", "03_masks: 1 without a mark yet", "2", ""],
+        ["bob", "Bob", "0", "4", "", "nothing handed in", "0", "0"],
+        ["cy", "Cy", "0", "4", "", ": internal (ValueError)", "", ""],
+    ]
+
+
+# Canvas and Moodle
+
+
+def roster(tmp_path: Path, text: str) -> list[Student]:
+    (tmp_path / "roster.csv").write_text(text, "utf-8")
+    return list(read_roster(tmp_path / "roster.csv").students)
+
+
+def test_canvas_gets_its_own_columns_back(tmp_path: Path) -> None:
+    ada, grace = roster(tmp_path, CANVAS)
+    tables.canvas(tmp_path / "c.csv", [row(ada, mark()), Row(grace, ())], {"03_masks": 2.0})
+    assert read(tmp_path / "c.csv") == [
+        ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "03_masks"],
+        ["    Points Possible", "", "", "", "", "2"],
+        ["Lovelace, Ada", "1001", "u-1", "ada", "Tue", "1"],
+        ["Hopper, Grace", "1002", "", "grace", "Tue", "0"],
+    ]
+
+
+def test_canvas_without_its_gradebook_goes_by_login(tmp_path: Path) -> None:
+    (ada,) = roster(tmp_path, "id,name\nada,Ada L\n")
+    tables.canvas(tmp_path / "c.csv", [row(ada, mark())], {"03_masks": 2.0})
+    ada_row = read(tmp_path / "c.csv")[2]
+    assert ada_row == ["Ada L", "ada", "", "", "", "1"]
+    tables.canvas(tmp_path / "c.csv", [row(ADA, mark())], {"03_masks": 2.0})
+    assert read(tmp_path / "c.csv")[2] == ["Ada L", "", "", "ada", "", "1"]
+
+
+def test_moodles_worksheet_comes_back_filled(tmp_path: Path) -> None:
+    ada, grace = roster(tmp_path, MOODLE)
+    tables.moodle(tmp_path / "m.csv", [row(ada, mark()), Row(grace, ())], {"03_masks": 2.0})
+    assert read(tmp_path / "m.csv") == [
+        ["Identifier", "Full name", "Email address", "Grade", "Maximum Grade", "Feedback comments"],
+        ["Participant 77", "Ada Lovelace", "ada@x.org", "1", "2", ""],
+        ["Participant 78", "Grace Hopper", "grace@x.org", "0", "2", "nothing handed in"],
+    ]
+
+
+def test_moodles_grade_import_has_a_column_a_lesson(tmp_path: Path) -> None:
+    (ada,) = roster(tmp_path, "ID number,First name,Surname,Email address\n7,Ada,Lovelace,ada@x.org\n")
+    tables.moodle(tmp_path / "m.csv", [row(ada, mark())], {"03_masks": 2.0, "04_worked": 3.0})
+    assert read(tmp_path / "m.csv") == [
+        ["ID number", "Full name", "Email address", "03_masks", "04_worked"],
+        ["7", "Ada Lovelace", "ada@x.org", "1", "0"],
+    ]
+
+
+def test_a_total_is_empty_while_a_person_or_we_stand_before_it(tmp_path: Path) -> None:
+    rows = [
+        row(ADA, mark("a"), mark("b", None, "recorded")),
+        Row(ADA, (Result(ADA, "03_masks", "internal", marks=(mark(),)),)),
+        Row(ADA, (Result(ADA, "", "internal"),)),
+    ]
+    tables.moodle(tmp_path / "m.csv", rows, {"03_masks": 4.0})
+    assert [line[-1] for line in read(tmp_path / "m.csv")[1:]] == ["", "", ""]
+
+
+# Marks by hand
+
+
+def written(student: str, points: float | None = None, status: str = "recorded", value: str = "a claim") -> Row:
+    one = Student(student, student.title())
+    return row(one, Mark("say", "written", points, 4.0, status, answer=f"words = {value!r}", value=value))  # type: ignore[arg-type]
+
+
+def test_a_filled_sheet_is_read_and_written_again_with_its_marks(tmp_path: Path) -> None:
+    path, rubrics = tmp_path / "manual.csv", {"say": "4 points: a claim."}
+    rows = [written("ada"), written("-bob"), written("cy", 0.0, "blank", "")]
+    tables.manual_sheet(path, rows, rubrics, {})
+    lines = read(path)
+    assert [line[0] for line in lines] == ["student", "ada", "'-bob"]  # nobody marks what is blank
+    assert lines[1][4:7] == ["a claim", "4 points: a claim.", "4"]
+    for line, points in zip(lines[1:], ("3,5", "0"), strict=True):
+        line[7:] = [points, "=good"]
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=";").writerows(lines)  # as a German spreadsheet saves it
+    marks = read_manual(path, {"say": 4.0}, {"ada", "-bob"})
+    assert marks == [Manual("ada", "say", 3.5, "=good"), Manual("-bob", "say", 0.0, "=good")]
+    tables.manual_sheet(path, rows, rubrics, {(one.student, one.exercise): one for one in marks})
+    assert [line[7:] for line in read(path)[1:]] == [["3.5", "'=good"], ["0", "'=good"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ada,say,five,", "line 3: points 'five' is not a number"),
+        ("ada,say,nan,", "line 3: nan points; this exercise gives 0 to 4"),
+        ("ada,say,5,", "line 3: 5 points; this exercise gives 0 to 4"),
+        ("ada,say,-1,", "line 3: -1 points"),
+        ("ada,row-2,1,", "line 3: no exercise of that name is marked by hand"),
+        ("eve,say,1,", "line 3: there is no student 'eve' in this class"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: str, words: str) -> None:
+    path = tmp_path / "manual.csv"
+    path.write_text(f"student,exercise,points,comment\nada,say,,\n{line}\n", "utf-8")
+    with pytest.raises(LabkitError) as caught:
+        read_manual(path, {"say": 4.0}, {"ada"})
+    assert words in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(("data", "words"), [(b"a,b\n1,2\n", "has no column"), (b"\xff\xfe\x00\xd8", "UTF-8 CSV")])
+def test_a_sheet_that_is_none_is_said_so(tmp_path: Path, data: bytes, words: str) -> None:
+    (tmp_path / "manual.csv").write_bytes(data)
+    with pytest.raises(LabkitError, match=words):
+        read_manual(tmp_path / "manual.csv", {}, ())
+
+
+def test_a_table_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    tables.write_table(path, ["old"], [])
+
+    def rows() -> object:
+        yield ["new"]
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        tables.write_table(path, ["new"], rows())  # type: ignore[arg-type]
+    assert read(path) == [["old"]]
