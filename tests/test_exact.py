@@ -94,6 +94,14 @@ def test_a_known_seed_gives_the_known_example():
     example = exact.fresh_example(7)
     assert example.dots == [[1, 0, -1], [3, 2, 3], [0, 1, 3]]
     assert example.values == [[2, -2], [-1, 6], [4, 6]]
+    assert example.inputs == [[0, 0, 0, 1], [0, 0, 1, 1], [1, 1, 0, 0]]
+    assert example.W_Q == [[2, 1], [-1, 0], [2, 0], [0, -1]]
+    assert example.W_K_units == [[2, 1], [0, 0], [0, 1], [1, -1]]
+    assert example.W_V == [[3, 5], [1, 1], [-3, 8], [2, -2]]
+
+
+def test_the_smallest_denominator_that_can_be_asked_for():
+    assert exact.fresh_example(1, positions=2, largest_denominator=3).weights[1][0].denominator == 3
 
 
 @pytest.mark.parametrize("options", [{"positions": 1}, {"d_v": 0}, {"d_k": 0}, {"largest_denominator": 3}])
@@ -127,7 +135,15 @@ def test_exponentials_as_fractions_agree_with_floats(powers, data):
     assert by_scores == pytest.approx([float(w) for w in weights], abs=1e-12)
 
 
+def test_without_a_mask_everything_is_read():
+    trace = exact.attend([[0], [0]], [[1]], [[1]], [[1]])
+    assert trace.allowed == [[True, True], [True, True]]
+    assert trace.weights == [[0.5, 0.5], [0.5, 0.5]]
+
+
 def test_refusals():
+    with pytest.raises(ValueError, match="zip"):
+        exact.residual([[1, 2]], [[1]])
     with pytest.raises(ShapeError, match="2 and 1 coordinates"):
         exact.dot([1, 2], [1])
     with pytest.raises(ShapeError, match="A has 1 columns and B has 2 rows"):
