@@ -65,8 +65,9 @@ PLANTED = [
     ("dropout on", np.where(RNG.random((6, 6)) < 0.8, OPEN / 0.8, 0), None, {"row sums"}, "dropout"),
     ("scores", SCORES, None, {"not weights"}, "before softmax"),
     ("exponentials", np.exp(np.abs(SCORES)), None, {"not weights"}, "not normalised"),
+    ("a weight above 1", [[1.5, 0.1], [0.5, 0.5]], None, {"not weights"}, "weights[0, 0] is 1.5"),
     ("a NaN row", with_nan_row(), MASK, {"not finite"}, "weights[3] holds NaN"),
-    ("a stricter mask", softmax_over_sources(SCORES, STRICTER), MASK, {"exact zeros"}, "exactly 0"),
+    ("a stricter mask", softmax_over_sources(SCORES, STRICTER), MASK, {"exact zeros"}, "weights[3, 3] is exactly 0"),
 ]  # fmt: skip
 
 
@@ -84,6 +85,22 @@ def test_the_gallery_has_every_kind_once() -> None:
     kinds = [[f.kind for f in audit(weights, causal(4)).of("fault")] for weights in maps.fault_gallery()]
     assert sorted(kinds) == sorted(
         [["row sums"], ["transposed"], ["mask off by one"], ["flipped"], [], ["columns normalised"], ["no mask"]]
+    )
+
+
+def test_the_gallery_is_exact() -> None:
+    struck, turned, late, upside_down, sound, columns, zeroed = maps.fault_gallery()
+    expected = [[1, 0, 0, 0], [1 / 3, 2 / 3, 0, 0], [1 / 4, 1 / 4, 1 / 2, 0], [1 / 8, 1 / 8, 1 / 2, 1 / 4]]
+    np.testing.assert_allclose(sound, expected)
+    np.testing.assert_array_equal(turned, sound.T)
+    np.testing.assert_array_equal(upside_down, sound[::-1])
+    np.testing.assert_allclose(struck, [[1 / 4, 0, 0, 0], [1 / 5, 2 / 5, 0, 0], [1 / 8, 1 / 8, 1 / 4, 0], sound[3]])
+    np.testing.assert_allclose(
+        late, [[2 / 3, 1 / 3, 0, 0], [1 / 4, 1 / 2, 1 / 4, 0], [1 / 8, 1 / 8, 1 / 4, 1 / 2], sound[3]]
+    )
+    np.testing.assert_allclose(columns[:, 1], [0, 2 / 5, 2 / 5, 1 / 5])
+    np.testing.assert_allclose(
+        zeroed[:3], [np.array([2, 1, 1, 1]) / 5, np.array([1, 2, 1, 1]) / 5, np.array([2, 2, 4, 1]) / 9]
     )
 
 
@@ -175,6 +192,8 @@ def test_a_fill_that_is_too_small_looks_like_a_head_that_looks_back() -> None:
     leaky = softmax_over_sources(SCORES + np.where(MASK, 0, -9))
     (found,) = [f for f in audit(leaky) if f.kind == "nearly causal"]
     assert found.severity == "cannot tell"
+    above = sum(leaky[i, j] for i in range(6) for j in range(i + 1, 6)) / 6
+    assert f"only {above:.2g} of" in found.sentence
     assert "no mask" in audit(leaky, MASK).kinds
     assert "nearly causal" not in audit(SOUND).kinds | audit(OPEN).kinds
 
@@ -238,6 +257,26 @@ def test_contributions_by_loops() -> None:
             assert made.projection[i].sum() == pytest.approx(np.linalg.norm(output))
 
 
+def test_batches_give_what_each_map_gives() -> None:
+    weights = softmax_over_sources(RNG.normal(size=(2, 3, 6, 6)), MASK)
+    values, W_O = RNG.normal(size=(2, 3, 6, 4)), RNG.normal(size=(4, 5))
+    made, bits = contributions(weights, values, W_O), entropy(weights)
+    for place in np.ndindex(2, 3):
+        single = contributions(weights[place], values[place], W_O)
+        np.testing.assert_allclose(made.norm[place], single.norm)
+        np.testing.assert_allclose(made.projection[place], single.projection)
+        np.testing.assert_allclose(bits[place], entropy(weights[place]))
+
+
+def test_values_shared_by_a_batch_reach_every_map() -> None:
+    scores = np.zeros((3, 6, 6))
+    scores[..., 0] = 4
+    values = np.ones((1, 6, 2))
+    values[0, 0] = 0.5
+    sinks = [f for f in audit(softmax_over_sources(scores, MASK), MASK, values) if f.kind == "sink"]
+    assert ["0.50 times" in sink.sentence for sink in sinks] == [True] * 3
+
+
 def test_cancelling_values_have_norms_and_no_projection() -> None:
     made = contributions([[0.5, 0.5]], [[3.0, 0], [-3.0, 0]])
     assert made.norm.tolist() == [[1.5, 1.5]]
@@ -278,9 +317,14 @@ def test_files_of_every_kind(tmp_path, capsys) -> None:
     for name in ("a.npy", "b.npz", "c.csv", "d.json", "e.json"):
         assert maps.main([str(tmp_path / name)]) == 0
         assert "forced" not in capsys.readouterr().err
+    np.save(tmp_path / "cached.npy", softmax_over_sources(SCORES[:2], causal(2, 6, "bottom-right")))
+    assert maps.main([str(tmp_path / "cached.npy"), "--causal"]) == 0
+    capsys.readouterr()
     np.save(tmp_path / "f.npy", SOUND[::-1])
     assert maps.main([str(tmp_path / "f.npy"), "--causal"]) == 1
-    assert "rows in reverse order" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "rows in reverse order" in out
+    assert "maps, the first" not in out
 
 
 def test_many_maps_are_gathered_by_kind(tmp_path, capsys) -> None:
@@ -294,6 +338,7 @@ def test_many_maps_are_gathered_by_kind(tmp_path, capsys) -> None:
 
 def test_unreadable_files_are_one_sentence(tmp_path, capsys) -> None:
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "objects.npz", weights=np.array([{}], dtype=object))
     (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 not really")
     (tmp_path / "broken.json").write_text("[[1, 2], [3]]")
     (tmp_path / "deep.json").write_text("[" * 100_000)
@@ -302,6 +347,7 @@ def test_unreadable_files_are_one_sentence(tmp_path, capsys) -> None:
     np.savez(tmp_path / "two.npz", first=SOUND, second=SOUND)
     for name in (
         "objects.npy",
+        "objects.npz",
         "broken.npz",
         "broken.json",
         "deep.json",

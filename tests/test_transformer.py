@@ -209,7 +209,8 @@ def test_interventions_add_up(model: Model) -> None:
 
 
 def test_predictable_by_loops() -> None:
-    for tokens in [*TOKENS, *distinct_sequences(2, 1), np.array([0, 1, 0, 2, 0, 1])]:
+    crowded = np.random.default_rng(0).integers(3, size=(5, 12))  # the same letter may stand side by side
+    for tokens in [*TOKENS, *distinct_sequences(2, 1), *crowded]:
         expected = [
             any(tokens[j] == tokens[i] and tokens[j + 1] == tokens[i + 1] for j in range(i))
             for i in range(len(tokens) - 1)
@@ -239,6 +240,15 @@ def test_head_scores_by_loops(trace: ModelTrace) -> None:
             if before:
                 read.append(A[i, before[-1] + 1])
         assert induction_score(trace.weights, TOKENS)[1, 2, b] == pytest.approx(np.mean(read))
+
+
+def test_induction_score_of_letters_side_by_side() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        tokens, A = rng.integers(2, size=6), rng.random((6, 6))
+        copies = [[j for j in range(i) if tokens[j] == tokens[i]] for i in range(6)]
+        expected = np.mean([A[i, before[-1] + 1] for i, before in enumerate(copies) if before])
+        assert induction_score(A, tokens) == pytest.approx(expected)
 
 
 def test_measure_reports_the_paired_differences(model: Model) -> None:
