@@ -35,7 +35,7 @@ a { color: var(--link); }
 .right { border-left-color: var(--good); } .wrong { border-left-color: var(--bad); }
 .wait { border-left-color: var(--wait); }
 .head { display: flex; flex-wrap: wrap; gap: .2rem .8rem; justify-content: space-between; align-items: baseline; }
-.points { font-variant-numeric: tabular-nums; white-space: nowrap; }
+.points { font-variant-numeric: tabular-nums; }
 pre { margin: .4rem 0; padding: .5rem .7rem; background: var(--page); border: 1px solid var(--line);
   border-radius: .35rem; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .875rem; }
 .scroll { overflow-x: auto; }
