@@ -111,13 +111,15 @@ def updates_per_second(notebook: Notebook, kind: str, seconds: float) -> tuple[f
         "node => { const r = node.getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2]; }"
     )
     centre = [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2]
+    devtools = page.context.new_cdp_session(page)  # Playwright's own moves look for drag and drop at every step
     page.mouse.move(*at)
     page.mouse.down()
     page.evaluate("() => { bench.paints = []; bench.blank = 0; bench.recording = true; }")
     start, moves = time.perf_counter(), 0
     while (now := time.perf_counter() - start) < seconds:
         swing = abs((now * 0.8 + 0.25) % 2 - 1) * 0.9 - 0.45  # to and fro at constant speed
-        page.mouse.move(centre[0] + along[0] * swing, centre[1] + along[1] * swing)
+        place = {"x": centre[0] + along[0] * swing, "y": centre[1] + along[1] * swing}
+        devtools.send("Input.dispatchMouseEvent", {"type": "mouseMoved", "button": "left", "buttons": 1, **place})
         moves += 1
         time.sleep(max(0, start + moves / 60 - time.perf_counter()))
     page.mouse.up()
