@@ -1,7 +1,7 @@
 """Break labkit in one place at a time and see whether the tests notice.
 
-    python tools/mutants.py            every module below, about a dozen mutants each
-    python tools/mutants.py --quick    a quarter of them
+    python tools/mutants.py            eight mutants of every module below
+    python tools/mutants.py --quick    three of each
     python tools/mutants.py --only masks --every 1    every mutant of one module
 
 A mutant is one change to the syntax tree (`<` to `<=`, `+` to `-`, an axis, a refusal that no longer refuses …), made
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import hashlib
 import os
 import shutil
 import subprocess
@@ -48,7 +49,7 @@ GUARDS = {
     "transformer": ["tests/test_transformer.py"],
 }
 
-# "module function: before -> after" of mutants that compute the same, and why
+# "module.function: statement: before -> after" of mutants that compute the same, and why
 EQUIVALENT: dict[str, str] = {}
 
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
@@ -98,19 +99,23 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="tools/mutants.py", description=str(__doc__).split("\n")[0])
     parser.add_argument("--only", action="append", choices=GUARDS, help="this module only")
-    parser.add_argument("--every", type=int, help="take every n-th mutant of a module (default: a dozen a module)")
+    parser.add_argument("--every", type=int, help="take every n-th mutant of a module (default: eight a module)")
     parser.add_argument("--quick", action="store_true", help="three mutants a module")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(argv)
-    options.every = options.every or (-3 if options.quick else -12)
+    options.every = options.every or (-3 if options.quick else -8)
     return options
 
 
 def choose(module: str, every: int) -> list[Mutant]:
-    """Return a module's mutants, thinned out evenly; a negative `every` is the number wanted."""
+    """Return every so manyeth mutant of a module; a negative `every` is the number wanted.
+
+    These are taken by a hash of their names, so that a change of one line does not change the choice everywhere.
+    """
     found = [mutant for mutant in mutants(module) if mutant.name not in EQUIVALENT]
-    step = every if every > 0 else max(1, len(found) // -every)
-    return found[step // 2 :: step]
+    if every > 0:
+        return found[::every]
+    return sorted(found, key=lambda mutant: hashlib.sha256(mutant.name.encode()).digest())[:-every]
 
 
 def table(chosen: list[Mutant], survivors: list[Mutant]) -> str:
@@ -129,24 +134,27 @@ def mutants(module: str) -> Iterator[Mutant]:
     """Yield every mutant of a module, in the order of its lines."""
     tree = ast.parse((ROOT / "labkit" / f"{module}.py").read_text(encoding="utf-8"))
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
-        for node in list(code(function)):
+        for statement, node in list(code(function)):
             for changed in changes(node):
-                name = f"{module}.{function.name}: {shown(node)} -> {shown(changed)}"
+                name = f"{module}.{function.name}: {shown(statement)}: {shown(node)} -> {shown(changed)}"
                 yield Mutant(module, getattr(node, "lineno", 0), name, tree, node, changed)
 
 
-def code(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """Walk a function's own statements: no decorators, annotations, docstring, messages, or inner functions."""
-    todo: list[ast.AST] = list(reversed(function.body))
+def code(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Walk a function's own nodes, each with its statement: no annotations, messages, inner functions, `strict=`."""
+    todo: list[tuple[ast.AST, ast.AST]] = [(node, node) for node in reversed(function.body)]
     while todo:
-        node = todo.pop()
+        statement, node = todo.pop()
         if isinstance(node, ast.FunctionDef | ast.Raise | ast.JoinedStr | ast.Assert):
             continue
-        if isinstance(node, ast.AnnAssign):
-            todo += [node.value] if node.value else []
+        if isinstance(node, ast.keyword) and node.arg == "strict":  # a promise between our own functions
             continue
-        yield node
-        todo += reversed(list(ast.iter_child_nodes(node)))
+        if isinstance(node, ast.AnnAssign):
+            todo += [(node, node.value)] if node.value else []
+            continue
+        yield statement, node
+        for child in reversed(list(ast.iter_child_nodes(node))):
+            todo.append((child if isinstance(child, ast.stmt) else statement, child))
 
 
 def changes(node: ast.AST) -> Iterator[ast.AST]:
