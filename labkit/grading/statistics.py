@@ -12,6 +12,7 @@ from labkit.grading.model import Mark, Result, Student
 from labkit.grading.tables import Row
 
 STRUGGLING = 0.5  # share of the points below which a student is named as one to talk to
+NO_WORK = ("internal", "rejected")  # says nothing about what the student understood
 SHOWN_ALIKE = 20  # students named for one shared answer
 
 
@@ -71,7 +72,7 @@ class ClassStatistics:
             return
         for result in row.results:
             self._result(row, result)
-        marks = [mark for result in row.results if result.verdict != "internal" for mark in result.marks]
+        marks = [mark for result in row.results if result.verdict not in NO_WORK for mark in result.marks]
         marked = [mark for mark in marks if mark.points is not None]
         points, out_of = sum(mark.points or 0.0 for mark in marked), sum(mark.out_of for mark in marked)
         for mark in marks:

@@ -106,7 +106,7 @@ def remarks_of(row: Row) -> Iterator[str]:
         yield "nothing handed in"
     for result in row.results:
         if result.verdict != "graded":
-            yield f"{result.lesson}: {result.verdict} ({result.reason})"
+            yield f"{result.lesson or 'no lesson'}: {result.verdict} ({result.reason.rstrip('.')})"
         waiting = sum(mark.points is None for mark in result.marks)
         if waiting:
             yield f"{result.lesson}: {waiting} without a mark yet"

@@ -81,12 +81,14 @@ def test_what_is_not_marked_yet_counts_for_nothing() -> None:
     assert made.waiting == 1
 
 
-def test_a_fault_of_ours_counts_for_nothing() -> None:
+@pytest.mark.parametrize("verdict", ["internal", "rejected"])
+def test_what_could_not_be_read_says_nothing_about_the_class(verdict: str) -> None:
     student = Student("ada", "Ada")
-    made = counted(Row(student, (Result(student, "03_masks", "internal", "ValueError", (mark("a", 0),)),)))
+    made = counted(Row(student, (Result(student, "03_masks", verdict, "why", (mark("a", 0),)),)))  # type: ignore[arg-type]
     assert list(made.shares) == []
     assert made.items["a"].statuses == Counter()
-    assert made.trouble == [("Ada", "03_masks", "internal", "ValueError")]
+    assert made.struggling == []
+    assert made.trouble == [("Ada", "03_masks", verdict, "why")]
 
 
 def test_slips_are_counted_over_all_exercises() -> None:

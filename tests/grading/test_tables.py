@@ -115,7 +115,7 @@ def test_the_gradebook_has_a_row_a_student_and_a_column_an_exercise(tmp_path: Pa
         ["student", "name", "points", "out of", "late", "remarks", "a", "b"],
         ["ada", "Ada L", "2", "4", "late", "03_masks: 1 without a mark yet", "2", ""],
         ["bob", "Bob", "0", "4", "", "nothing handed in", "0", "0"],
-        ["cy", "Cy", "0", "4", "", ": internal (ValueError)", "", ""],
+        ["cy", "Cy", "0", "4", "", "no lesson: internal (ValueError)", "", ""],
     ]
 
 
