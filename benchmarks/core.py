@@ -5,8 +5,8 @@
     python benchmarks/core.py --n 512    other sizes
 
 Bars: at most 1.3 times the time of the bare NumPy products and exponentials, and at most 1.5 times the size of the
-score array beside inputs and outputs. All routes run in turn and each keeps its best time, so a busy machine does not decide;
-processor time is given beside wall-clock time because it is steadier.
+score array beside inputs and outputs. All routes run in turn and each keeps its best time, so a busy machine does not
+decide; processor time is given beside wall-clock time because it is steadier.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ python benchmarks/memory.py        Linux only: reads /proc
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import socket
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -39,7 +41,14 @@ def megabytes(pid: int) -> float:
 
 
 def server() -> float:
-    """Serve the lessons, ask for a page and a notebook, and return the server's memory."""
+    """Return the server's memory with one lesson asked for."""
+    with serving() as child:
+        return megabytes(child.pid)
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[subprocess.Popen[bytes]]:
+    """Serve the lessons; enter once JupyterLab's page, a notebook and the settings have been read from it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -55,7 +64,7 @@ def server() -> float:
         try:
             for page in ("lab", "api/contents/lesson.ipynb", "lab/api/settings"):
                 fetch(f"http://127.0.0.1:{port}/{page}")
-            return megabytes(child.pid)
+            yield child
         finally:
             child.terminate()
             child.wait()
