@@ -140,6 +140,12 @@ def test_forced_ones_with_and_without_the_mask() -> None:
     assert "forced one" not in audit(OPEN).kinds
 
 
+def test_zeros_draw_a_causal_mask_from_three_positions_on() -> None:
+    assert "forced one" in audit(softmax_over_sources(SCORES[:3, :3], causal(3))).kinds
+    assert "forced one" not in audit(softmax_over_sources(SCORES[:2, :2], causal(2))).kinds
+    assert "forced one" not in audit(softmax_over_sources(SCORES, LATER)).kinds
+
+
 def test_padding_forces_a_row_too() -> None:
     only_first = padding([True, False, False])
     weights = softmax_over_sources(np.zeros((3, 3)), only_first)
@@ -164,6 +170,25 @@ def test_a_sink_is_named_with_the_length_of_its_value() -> None:
     (with_values,) = [f for f in audit(weights, MASK, values) if f.kind == "sink"]
     assert "0.10 times the length" in with_values.sentence
     assert "sink" not in audit(SOUND, MASK).kinds
+
+
+def test_a_sink_needs_three_readers_with_three_sources_each() -> None:
+    scores = np.zeros((5, 5))
+    scores[:, 0] = 4
+    assert "its 3 readers" in next(
+        f.sentence for f in audit(softmax_over_sources(scores, causal(5))) if f.kind == "sink"
+    )
+    assert "sink" not in audit(softmax_over_sources(scores[:4, :4], causal(4))).kinds
+
+
+def test_sentences_name_rows_and_ranges() -> None:
+    (one,) = audit([[0.5, 0.25], [0.5, 0.5]]).of("fault")
+    assert one.sentence.startswith("weights[0] sums to 0.75, not 1: ")
+    (several,) = audit([[0.5, 0.25], [0.25, 0.25]]).of("fault")
+    assert several.sentence.startswith("weights[[0, 1]] sum to 0.5 … 0.75, not 1: ")
+    (many,) = audit(np.full((8, 2), 0.25)).of("fault")
+    assert many.sentence.startswith("weights[[0, 1, 2, 3, 4, 5, …]] sum to ")
+    assert many.rows == tuple(range(8))
 
 
 def test_no_reading_is_offered_of_a_broken_map() -> None:
@@ -202,6 +227,7 @@ def test_doubly_normalised_maps_leave_the_axis_open() -> None:
     for weights in (np.eye(4)[[2, 0, 3, 1]], np.full((3, 3), 1 / 3)):
         assert "axis" in {f.kind for f in audit(weights).of("cannot tell")}
         assert not audit(weights).of("fault")
+    assert "axis" not in audit(OPEN).kinds
 
 
 def test_without_values_the_effect_is_open() -> None:
@@ -297,6 +323,7 @@ def test_rollout_by_loops() -> None:
     made = rollout(weights)
     np.testing.assert_allclose(made.numbers, second @ first)
     np.testing.assert_allclose(made.numbers.sum(axis=1), 1)
+    assert str(made).startswith("rollout through 2 layers of 3 averaged heads.\n")
     assert "values" in made.caveat
 
 
