@@ -90,6 +90,15 @@ def test_numbers_come_from_what_is_printed_or_else_from_the_clock(driver: Module
     assert 50 < driver.best("import time; time.sleep(0.05)", times=1) < 30_000
 
 
+def test_processor_time_of_children_and_grandchildren_counts_work_not_waiting(driver: ModuleType) -> None:
+    def cost(code: str) -> float:
+        before = driver.childrens_seconds()
+        driver.best(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)", times=1)
+        return driver.childrens_seconds() - before
+
+    assert cost("sum(range(30_000_000))") > cost("import time; time.sleep(0.5)") + 0.1
+
+
 def test_the_page_has_a_place_for_every_part_and_for_nothing_else(driver: ModuleType) -> None:
     text = driver.PAGE.read_text(encoding="utf-8")
     assert re.findall(r"<!-- measured: (\w+) -->", text) == list(driver.PARTS)
