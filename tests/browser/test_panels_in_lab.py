@@ -352,8 +352,8 @@ def test_axe_finds_nothing_serious_in_either_theme(opened: Any, axe: str, kind: 
 def serious_violations(notebook: Notebook, theme: str) -> list[str]:
     """Change the theme and let axe look at the panel."""
     notebook.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
-    notebook.page.wait_for_timeout(300)
-    assert notebook.page.evaluate("() => document.body.dataset.jpThemeLight") == str("Light" in theme).lower()
+    light = str("Light" in theme).lower()
+    notebook.page.wait_for_function("light => document.body.dataset.jpThemeLight === light", arg=light)
     found = notebook.page.evaluate("() => axe.run('.lk')")
     assert found["passes"]
     return [
