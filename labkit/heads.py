@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from labkit.attention import Array, AttentionTrace, EmptyRows, Head, as_floats, attend
-from labkit.errors import ShapeError
+from labkit.attention import Array, AttentionTrace, EmptyRows, Head, as_floats, attend, project
+from labkit.errors import LabkitError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,25 @@ def multi_head(
     >>> trace.concatenated.tolist(), trace.update.tolist()
     ([[1.0, 2.0], [1.0, 2.0]], [[3.0, -2.0], [3.0, -2.0]])
     """
+    if isinstance(heads, Head):
+        raise LabkitError("heads is one Head; expected a list of them: write [head].")
+    heads = tuple(heads)
     if not heads:
         raise ShapeError("heads is empty: give at least one Head.")
     W_O = as_floats(W_O, "W_O", axes=2)
     traces = tuple(attend(inputs, head, allowed, sources, empty_rows) for head in heads)
+    batches = [trace.output.shape[:-2] for trace in traces]
+    if len(set(batches)) > 1:
+        raise ShapeError(
+            f"the heads' outputs have batch axes {', '.join(map(str, batches))} (leading axes): give all the same."
+        )
     concatenated = np.concatenate([trace.output for trace in traces], axis=-1)
     if concatenated.shape[-1] != W_O.shape[-2]:
         raise ShapeError(
             f"{len(traces)} heads give {concatenated.shape[-1]} features side by side (last axis), "
             f"W_O {W_O.shape} expects {W_O.shape[-2]} (first axis): it must be (H d_v, d_model)."
         )
-    return MultiHeadTrace(traces, concatenated, concatenated @ W_O)
+    return MultiHeadTrace(traces, concatenated, project(concatenated, W_O))
 
 
 def residual(state: ArrayLike, update: ArrayLike) -> Array:
