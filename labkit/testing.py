@@ -48,13 +48,13 @@ def steps(jobs: int, ci: bool) -> list[Step]:
     return [
         Step("lint", "code style", [python, "-m", "ruff", "check", "."]),
         Step("types", "types", [python, "-m", "mypy"]),
-        Step("fresh", "notebooks match their sources", [python, "-m", "labkit.cli", "build", "--check"], minutes=8),
-        Step("unit", "unit tests and doctests", [*PYTEST, *parallel, "-m", "not slow and not alone"], minutes=12),
-        Step("alone", "timing tests, one at a time", [*PYTEST, "-m", "alone and not slow"], minutes=5),
-        Step("blank", "every notebook blank, compared", [*NBVAL, *parallel, "notebooks"], minutes=5),
-        Step("solved", "every key solved, compared", [*NBVAL, *parallel, "answer_keys"], minutes=5),
-        Step("slow", "browser and other slow tests", [*PYTEST, "-m", "slow"], slow=True, minutes=15),
-        Step("mutants", "mutants killed", [python, "tools/mutants.py", *quick], slow=True, minutes=8),
+        Step("fresh", "notebooks match their sources", [python, "-m", "labkit.cli", "build", "--check"], minutes=12),
+        Step("unit", "unit tests and doctests", [*PYTEST, *parallel, "-m", "not slow and not alone"], minutes=22),
+        Step("alone", "timing tests, one at a time", [*PYTEST, "-m", "alone and not slow"], minutes=8),
+        Step("blank", "every notebook blank, compared", [*NBVAL, *parallel, "notebooks"], minutes=8),
+        Step("solved", "every key solved, compared", [*NBVAL, *parallel, "answer_keys"], minutes=8),
+        Step("slow", "browser and other slow tests", [*PYTEST, "-m", "slow"], slow=True, minutes=25),
+        Step("mutants", "mutants killed", [python, "tools/mutants.py", *quick], slow=True, minutes=12),
     ]
 
 
