@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,11 +17,29 @@ TOLERANCE = 1e-6  # relative to the largest expected magnitude, so that honest f
 DEEPEST = 8
 MOST = 1_000_000
 
+Result = TypeVar("Result")
+
 
 class UnreadableError(ValueError):
     """An answer that cannot be compared; the message tells the learner why."""
 
 
+def _reading(read: Callable[[Any], Result]) -> Callable[[Any], Result]:
+    """Make whatever a learner's own object raises while it is read a reason, not a crash."""
+
+    @wraps(read)
+    def reading(answer: Any) -> Result:
+        try:
+            return read(answer)
+        except UnreadableError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise UnreadableError(f"it cannot be read ({type(error).__name__}).") from error
+
+    return reading
+
+
+@_reading
 def is_blank(answer: Any) -> bool:
     """Say whether an answer, or any part of it, has not been given yet: `...`, None or empty text.
 
@@ -47,6 +66,7 @@ def leaves(answer: Any, place: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int
             yield from leaves(part, (*place, i))
 
 
+@_reading
 def shape_of(answer: Any) -> tuple[int, ...]:
     """Give the shape of nested lists, tuples or arrays; rows of different lengths are refused.
 
@@ -66,6 +86,7 @@ def shape_of(answer: Any) -> tuple[int, ...]:
     return (len(answer), *(inner[0] if inner else ()))
 
 
+@_reading
 def read_numbers(answer: Any) -> Array:
     """Read lists, tuples, arrays, tensors, fractions and floats of any width as a float64 array.
 
@@ -73,27 +94,33 @@ def read_numbers(answer: Any) -> Array:
     >>> read_numbers((Fraction(1, 4), 0.75)).tolist()
     [0.25, 0.75]
     """
-    answer = _plain(answer)
-    shape = shape_of(answer)
-    if math.prod(shape) > MOST:
-        raise UnreadableError(f"it holds {math.prod(shape)} numbers.")
+    answer, shape = _measured(answer)
     return np.array([_number(leaf, place) for place, leaf in leaves(answer)], dtype=np.float64).reshape(shape)
 
 
+@_reading
 def floats_only(answer: Any) -> Array:
     """Read the floats of an answer and 0 for everything else, to find out whether they are finite."""
     numbers = [float(leaf) if isinstance(leaf, (float, np.floating)) else 0.0 for _, leaf in leaves(answer)]
     return np.array(numbers).reshape(shape_of(answer))
 
 
+@_reading
 def read_booleans(answer: Any) -> Array:
     """Read a mask: booleans, or the numbers 0 and 1 where the question itself says what True means."""
-    answer = _plain(answer)
-    shape = shape_of(answer)
+    answer, shape = _measured(answer)
     for place, leaf in leaves(answer):
         if not isinstance(leaf, (bool, np.bool_)) and not (isinstance(leaf, numbers.Real) and leaf in (0, 1)):
             raise UnreadableError(f"{where(place)} is {_shown(leaf)}; a mask holds True and False only.")
     return np.array([bool(leaf) for _, leaf in leaves(answer)], dtype=bool).reshape(shape)
+
+
+def _measured(answer: Any) -> tuple[Any, tuple[int, ...]]:
+    answer = _plain(answer)
+    shape = shape_of(answer)
+    if math.prod(shape) > MOST:
+        raise UnreadableError(f"it holds {math.prod(shape)} numbers.")
+    return answer, shape
 
 
 def _plain(answer: Any) -> Any:

@@ -12,7 +12,7 @@ import math
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -165,6 +165,8 @@ def attend(
     >>> trace.weights.tolist(), trace.output.tolist()
     ([[0.5, 0.5], [0.5, 0.5]], [[3.0], [3.0]])
     """
+    if not isinstance(head, Head):
+        raise LabkitError(f"head is a {type(head).__name__}; expected a Head, such as Head(W_Q, W_K, W_V).")
     inputs = as_floats(inputs, "inputs", axes=2)
     sources = inputs if sources is None else as_floats(sources, "sources", axes=2)
     queries = project(inputs, head.W_Q)
@@ -187,7 +189,7 @@ def as_floats(array: ArrayLike, name: str, axes: int = 1) -> Array:
         if array.dtype == object and not all(isinstance(number, numbers.Real) for number in array.flat):
             raise TypeError("it holds something that is no number")
         array = array.astype(_float_type(array.dtype), copy=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:  # overflow: a whole number beyond any float
         raise LabkitError(f"{name} cannot be read as an array of real numbers: {error}.") from error
     if array.ndim < axes:
         raise ShapeError(f"{name} has shape {array.shape}: give {'a matrix' if axes == 2 else 'a vector'} at least.")
@@ -196,7 +198,10 @@ def as_floats(array: ArrayLike, name: str, axes: int = 1) -> Array:
 
 def as_allowed(allowed: ArrayLike | None, shape: tuple[int, ...]) -> Array:
     """Broadcast a boolean mask to the scores' shape without copying it; None allows everything."""
-    mask = np.asarray(True if allowed is None else allowed)
+    try:
+        mask = np.asarray(True if allowed is None else allowed)
+    except ValueError as error:
+        raise MaskError(f"allowed is no table of booleans: {error}.") from error
     if mask.dtype != bool:
         raise MaskError(
             f"allowed has dtype {mask.dtype}; it must be boolean, True where reading is permitted. "
@@ -237,6 +242,8 @@ def _product(left: Array, right: Array, left_name: str, right_name: str) -> Arra
 
 def _softmax_rows(scores: Array, allowed: Array | None, empty_rows: EmptyRows) -> None:
     """Turn scores into weights in place, block by block."""
+    if empty_rows not in get_args(EmptyRows):  # a typing error must not turn a refusal into zeros
+        raise LabkitError(f'empty_rows is {empty_rows!r}; expected "raise", "zero" or "nan".')
     row_max = np.empty((*scores.shape[:-1], 1), scores.dtype)
     for axis, run in _blocks(scores.shape):
         here = (slice(None),) * axis + (run,)

@@ -92,7 +92,7 @@ def call(function: Callable[..., Any], task: Task, case: Case, patience: float =
         except _StopError:
             pass
         except BaseException as error:  # also SystemExit: nothing a learner writes may end the kernel
-            outcome.append(Outcome(error=f"{type(error).__name__}: {error}".rstrip(": ")))
+            outcome.append(Outcome(error=_said(error)))
 
     worker = threading.Thread(target=work, daemon=True)
     worker.start()
@@ -102,8 +102,23 @@ def call(function: Callable[..., Any], task: Task, case: Case, patience: float =
         _stop(worker)
     if not outcome:
         return Outcome(stopped=True)
-    changed = [name for name, now, before in zip(task.parameters, arguments, case, strict=True) if now != before]
+    changed = [name for name, now, old in zip(task.parameters, arguments, case, strict=True) if not _same(now, old)]
     return Outcome(outcome[0].value, outcome[0].error, changed="".join(changed[:1]))
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}".rstrip(": ")
+    except Exception:  # an exception of the learner's own that cannot be written as text
+        return type(error).__name__
+
+
+def _same(now: Any, before: Any) -> bool:
+    """Say whether an argument is what it was; the function may have put arrays or objects of its own inside."""
+    try:
+        return bool(now == before)
+    except Exception:  # such as an array, which has no single answer
+        return False
 
 
 class _StopError(BaseException):
@@ -243,15 +258,18 @@ def _common_slips(task: Task, runs: Sequence[Run]) -> list[Slip]:
 
 
 def _short(value: Any) -> str:
-    text = repr(_rounded(value))
+    try:
+        text = repr(_rounded(value))
+    except Exception:  # an object of the learner's own, or a list that holds itself
+        text = f"something of the type {type(value).__name__}"
     return text if len(text) <= SHOWN else text[:SHOWN] + " …"
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        value = value.tolist()
+        value = (value[:SHOWN] if value.ndim else value).tolist()
     if isinstance(value, (list, tuple)):
-        return [_rounded(part) for part in value]
+        return [_rounded(part) for part in value[:SHOWN]]  # each is a character at least: more is not shown anyway
     if not isinstance(value, (float, np.floating)) or not np.isfinite(value):
         return value
     return int(value) if value == int(value) else round(float(value), 4)

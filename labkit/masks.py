@@ -30,6 +30,11 @@ def causal(n: int, m: int | None = None, align: Align | None = None) -> Array:
     >>> causal(1, 3, align="bottom-right").tolist()
     [[True, True, True]]
     """
+    for name, size in (("n", n), ("m", m)):
+        if name == "m" and size is None:
+            continue
+        if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 0:
+            raise MaskError(f"{name} is {size!r}; expected a whole number of positions.")
     if align not in (None, "top-left", "bottom-right"):
         raise MaskError(f'align is {align!r}; expected "top-left" or "bottom-right".')
     if m is not None and m != n and align is None:
@@ -47,7 +52,10 @@ def padding(is_real: ArrayLike) -> Array:
     >>> padding([True, True, False]).tolist()
     [[True, True, False]]
     """
-    return _boolean(is_real, "is_real")[..., None, :]
+    real = _boolean(is_real, "is_real")
+    if real.ndim == 0:
+        raise MaskError("is_real is a single truth value; expected one for each source, shape (..., m).")
+    return real[..., None, :]
 
 
 def from_lengths(lengths: ArrayLike, m: int) -> Array:
@@ -56,7 +64,9 @@ def from_lengths(lengths: ArrayLike, m: int) -> Array:
     >>> from_lengths([1, 3], m=3).astype(int).tolist()
     [[[1, 0, 0]], [[1, 1, 1]]]
     """
-    counts = np.asarray(lengths)
+    counts = _array(lengths, "lengths")
+    if not isinstance(m, int | np.integer):
+        raise MaskError(f"m is {m!r}; expected a whole number of sources.")
     if counts.dtype.kind not in "iu" or (counts < 0).any() or (counts > m).any():
         raise MaskError(f"lengths are {counts.tolist()}; expected whole numbers from 0 to m = {m}.")
     return padding(np.arange(m) < counts[..., None])
@@ -99,7 +109,10 @@ def to_additive(allowed: ArrayLike, dtype: DTypeLike = np.float64) -> Array:
     >>> to_additive([[True, False]]).tolist()
     [[0.0, -inf]]
     """
-    return np.where(_boolean(allowed, "allowed"), 0, -np.inf).astype(dtype)
+    mask = _boolean(allowed, "allowed")
+    if np.dtype(dtype).kind in "biu":  # -inf cast to a whole number blocks nothing
+        raise MaskError(f"dtype is {np.dtype(dtype)}, which cannot hold -inf; expected a float.")
+    return np.where(mask, 0, -np.inf).astype(dtype)
 
 
 def from_additive(additive: ArrayLike) -> Array:
@@ -108,10 +121,11 @@ def from_additive(additive: ArrayLike) -> Array:
     >>> from_additive([[0.0, -np.inf]]).tolist()
     [[True, False]]
     """
-    mask = np.asarray(additive)
+    mask = _array(additive, "additive")
     if mask.dtype.kind != "f" or not ((mask == 0) | np.isneginf(mask)).all():
+        held = list(dict.fromkeys(mask.ravel().tolist()))[:4]
         raise MaskError(
-            f"an additive mask of dtype {mask.dtype} holds {np.unique(mask)[:4].tolist()}; expected floats, 0 where "
+            f"an additive mask of dtype {mask.dtype} holds {held}; expected floats, 0 where "
             "allowed and -inf where blocked. A 0/1 mask that is added blocks nothing, and a finite fill only damps."
         )
     return np.asarray(mask == 0)
@@ -172,8 +186,15 @@ def conventions() -> str:
     return "\n".join([header, "|" + "---|" * len(columns), *rows])
 
 
+def _array(given: ArrayLike, name: str) -> Array:
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise MaskError(f"{name} is no table: {error}.") from error
+
+
 def _boolean(mask: ArrayLike, name: str) -> Array:
-    array = np.asarray(mask)
+    array = _array(mask, name)
     if array.dtype != bool:
         raise MaskError(
             f"{name} has dtype {array.dtype}; expected booleans. A 0/1 mask does not say whether 1 means allowed or "

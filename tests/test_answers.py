@@ -202,3 +202,38 @@ def test_in_words_is_the_same_for_the_same_numbers() -> None:
     assert in_words([[1, 0.5]]) == "[[1, 0.5]]"
     assert in_words("B") == "B"
     assert in_words(["a", "b"]) == "['a', 'b']"
+
+
+class Hostile:
+    """An object that raises whatever is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __repr__(self) -> str:
+        raise RuntimeError("repr")
+
+
+class Leaves:
+    def __array__(self, *_: object, **__: object) -> Any:
+        raise SystemExit
+
+
+class Weird(float):
+    def __float__(self) -> float:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Hostile(), [Hostile(), 1], Leaves(), Weird(1), [Weird(1)], Decimal("sNaN"), np.rec.array([(1, 2)])],
+    ids=lambda answer: type(answer).__name__,
+)
+def test_an_object_that_raises_is_unreadable(answer: Any) -> None:
+    with pytest.raises(UnreadableError):
+        read_numbers(answer)
+
+
+def test_a_huge_mask_is_refused_before_it_is_walked() -> None:
+    with pytest.raises(UnreadableError, match="holds 3000000 numbers"):
+        read_booleans(np.zeros(3_000_000))

@@ -352,3 +352,21 @@ def test_without_a_mask_none_is_stored():
     assert trace.allowed.all()
     assert trace.allowed.shape == (300, 300)
     assert trace.allowed.strides == (0, 0)
+
+
+def test_a_misspelt_empty_rows_is_no_permission_for_zeros():
+    with pytest.raises(LabkitError, match="empty_rows is 'rais'"):
+        softmax_over_sources([[0, 0]], [[False, False]], empty_rows="rais")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("huge", [10**400, Fraction(10**400)])
+def test_a_number_beyond_every_float_is_refused_in_words(huge):
+    with pytest.raises(LabkitError, match="scores cannot be read"):
+        softmax_over_sources([[huge, 0]])
+
+
+def test_a_ragged_mask_and_something_that_is_no_head():
+    with pytest.raises(MaskError, match="no table of booleans"):
+        softmax_over_sources([[1, 2]], [[True], [True, False]])
+    with pytest.raises(LabkitError, match="head is a tuple"):
+        attend([[1.0]], ([[1]], [[1]], [[1]]))  # type: ignore[arg-type]

@@ -353,3 +353,48 @@ def test_long_cases_are_cut() -> None:
     finding = judge(task, list(task.visible), [Outcome(7)])
     assert len(finding.case) < 1000
     assert "…" in finding.case
+
+
+class Unwritable:
+    def __repr__(self) -> str:
+        raise RuntimeError("repr")
+
+
+class UnwritableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("str")
+
+
+def puts_arrays_in(a: Any, b: Any) -> Any:
+    a[0] = np.array([1.0, 2.0])  # compared with a list, an array has no single answer
+    return 0
+
+
+def fails_wordlessly(a: Any, b: Any) -> Any:
+    raise UnwritableError
+
+
+def holds_itself(a: Any, b: Any) -> Any:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    "function", [puts_arrays_in, fails_wordlessly, holds_itself, lambda a, b: Unwritable(), lambda a, b: [Unwritable()]]
+)
+def test_whatever_a_function_gives_back_or_leaves_behind_is_judged(function: Any) -> None:
+    finding = judged(function, "dot")
+    assert finding.status == "wrong"
+    assert finding.case
+
+
+def test_an_error_that_cannot_be_written_is_named() -> None:
+    assert call(fails_wordlessly, TASKS["dot"], [[1], [2]]).error == "UnwritableError"
+
+
+def test_a_huge_result_is_shown_without_walking_it() -> None:
+    started = time.monotonic()
+    finding = judge(TASKS["dot"], [[[1, 2], [3, 4]]], [Outcome(np.zeros((1000, 3000)))])
+    assert finding.status == "wrong"
+    assert time.monotonic() - started < 5

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from labkit import exact, masks
 from labkit.attention import Head, attend
-from labkit.errors import ShapeError
+from labkit.errors import LabkitError, ShapeError
 from labkit.heads import multi_head, residual
 
 
@@ -67,3 +67,17 @@ def test_float32_stays_float32():
     trace = multi_head(W, [Head(W, W, W)], W)
     assert trace.update.dtype == np.float32
     assert residual(W, trace.update).dtype == np.float32
+
+
+def test_one_head_no_heads_and_heads_of_different_batches_are_refused_in_words():
+    one = Head([[1.0]], [[1.0]], [[1.0]])
+    three = Head(*[np.ones((3, 1, 1))] * 3)
+    with pytest.raises(LabkitError, match=r"write \[head\]"):
+        multi_head([[1.0]], one, [[1.0]])  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match="heads is empty"):
+        multi_head([[1.0]], iter([]), [[1.0]])  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match=r"batch axes \(\), \(3,\)"):
+        multi_head([[1.0]], [one, three], [[1.0], [1.0]])
+    with pytest.raises(ShapeError, match="batch axes"):
+        multi_head([[1.0]], [three], np.ones((2, 1, 1)))
+    assert multi_head([[1.0]], np.array([one, one]), [[1.0], [1.0]]).update.tolist() == [[2.0]]  # type: ignore[arg-type]

@@ -103,3 +103,29 @@ def test_conventions_disagree_where_the_table_says_so():
     table = masks.conventions().splitlines()
     assert len(table) == 2 + len(masks.CONVENTIONS)
     assert len({line.count("|") for line in table}) == 1
+
+
+@pytest.mark.parametrize("size", [-1, 2.5, "3", True, None])
+def test_causal_wants_whole_sizes(size):
+    with pytest.raises(MaskError, match="whole number"):
+        masks.causal(size)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [getattr(masks, name) for name in "padding combine to_additive from_additive to_blocked to_lengths".split()],
+)
+def test_ragged_rows_are_refused_in_words(convert):
+    with pytest.raises(MaskError, match="is no table"):
+        convert([[True], [True, False]])
+
+
+def test_other_refusals_are_mask_errors_too():
+    with pytest.raises(MaskError, match="cannot hold -inf"):
+        masks.to_additive([[True, False]], dtype=int)
+    with pytest.raises(MaskError, match="one for each source"):
+        masks.padding(True)
+    with pytest.raises(MaskError, match="m is '3'"):
+        masks.from_lengths([1], "3")  # type: ignore[arg-type]
+    with pytest.raises(MaskError, match="holds"):
+        masks.from_additive(np.array(["a", None], dtype=object))
