@@ -264,6 +264,8 @@ def _by_hand(report: Report) -> Iterator[str]:
         "file. Or fill in the sheet <code>manual.csv</code> in this folder and run <code>labkit report</code>. Marks "
         "given by hand stay when the class is graded again.</p>"
     )
+    if report.statistics.waiting > len(report.written):
+        yield f"<p>Here are the first {len(report.written)}; the sheet has all {report.statistics.waiting}.</p>"
     for exercise, rubric in report.rubrics.items():
         waiting = [one for one in report.written if one.exercise == exercise]
         if waiting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
@@ -39,8 +40,8 @@ def main(argv: Sequence[str], command: str) -> int:
             summary = grade(words.submissions, words.keys, words.out, options, executor=executor, progress=progress)
         if not words.dry_run:
             write_reports(words.out, words.manual)
-    except LabkitError as error:
-        print(f"labkit {command}: {visible(str(error))}", file=sys.stderr)
+    except (LabkitError, OSError, sqlite3.Error) as error:
+        print(f"labkit {command}: {visible(_advice(error, words.out))}", file=sys.stderr)
         return 1
     print("\n".join(lines(summary, words.out, dry_run=words.dry_run, again=options.again)))
     return summary.exit_status
@@ -56,11 +57,18 @@ def report(argv: Sequence[str]) -> int:
     words = parser.parse_args(argv)
     try:
         write_reports(words.out, words.manual)
-    except LabkitError as error:
-        print(f"labkit report: {visible(str(error))}", file=sys.stderr)
+    except (LabkitError, OSError, sqlite3.Error) as error:
+        print(f"labkit report: {visible(_advice(error, words.out))}", file=sys.stderr)
         return 1
     print(f"wrote {words.out / 'class_report.html'} and the pages and tables beside it")
     return 0
+
+
+def _advice(error: Exception, out: Path) -> str:
+    """Say what to do; a full disk or a folder of somebody else's is no fault of ours."""
+    if isinstance(error, LabkitError):
+        return str(error)
+    return f"{error}. Marks that are done are kept; can files be written in {out}, and is there room?"
 
 
 @contextmanager

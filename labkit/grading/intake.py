@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from labkit.errors import LabkitError
@@ -88,6 +89,7 @@ def find_files(
     root = Path(path)
     if not root.exists():
         raise LabkitError(f"{root} does not exist: give a folder of notebooks or a zip as downloaded from the LMS.")
+    due = _deadline(due)
     stamps: dict[tuple[str, ...], str] = {}
     handed: list[Handed] = []
     refusals: list[Refusal] = []
@@ -103,6 +105,19 @@ def find_files(
         groups.setdefault(one.student.id, []).append(_timed(one, stamps.get(one.found.parts[:-1], ""), due))
     ordered = {student: sorted(group, key=lambda one: one.attempt.order) for student, group in groups.items() if group}
     return ordered, refusals
+
+
+def _deadline(due: str) -> str:
+    """Write a deadline as times of handing in are written, so that the two compare as text."""
+    if not due:
+        return ""
+    try:
+        time = datetime.fromisoformat(due)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo:
+        raise LabkitError(f"the deadline {due!r} is no time such as 2026-02-01T23:59, in the LMS's own time zone.")
+    return time.isoformat(sep=" ", timespec="seconds")
 
 
 def _is_notebook(found: Found) -> bool:
@@ -168,5 +183,5 @@ def _timed(one: Handed, stamp: str, due: str) -> Handed:
     when = stamp or one.attempt.when
     late = one.attempt.late
     if late is None and due and when:
-        late = when > due.replace("T", " ")
+        late = when > due
     return replace(one, attempt=replace(one.attempt, when=when, late=late))

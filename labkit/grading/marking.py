@@ -33,6 +33,7 @@ from labkit.steps import Case
 from labkit.verdict import Verdict
 
 SHOWN = 4_000  # characters of an answer that a report may show
+MOST_NAMES = 10  # names of one student, the last told: each costs drawing its numbers
 RESTARTS = 2  # fresh workers after a cell or a call has ended one
 NOT_COMPUTED = "the answer could not be computed with NumPy alone ({}): type the numbers instead"
 ODD = {
@@ -79,7 +80,8 @@ class Settings:
 def mark_student(work: Work, settings: Settings) -> list[Result]:
     """Mark the file that counts for each lesson; a fault of ours becomes an `internal` result, never a zero."""
     read = [_opened(file, work.student) for file in work.files]
-    names = tuple(sorted({name for one in read if isinstance(one, Submission) for name in learner_names(one)}))
+    told = [name for one in read if isinstance(one, Submission) for name in learner_names(one)]
+    names = tuple(sorted(list(dict.fromkeys(reversed(told)))[:MOST_NAMES]))
     results = []
     for lesson, group in sorted(_by_lesson(read, settings.keys).items()):
         attempts, chosen = _choose(group)

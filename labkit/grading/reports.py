@@ -163,13 +163,13 @@ def _pages(out: Path, graded: Graded) -> None:
             )
     for stale in folder.glob("*.html"):
         if stale.name not in names:
-            stale.unlink()
+            stale.unlink(missing_ok=True)  # another grader may have been faster
     refused = [refusal.reason for refusal in graded.store.refusals()]
     report = Report(counted, written, graded.rubrics, refused, graded.warning, graded.facts.get("level", ""), headings)
     _replace(out / "class_report.html", class_report(report))
 
 
 def _replace(path: Path, content: str) -> None:
-    temporary = path.with_name(path.name + ".part")
+    temporary = tables.part_of(path)
     temporary.write_text(content, encoding="utf-8", newline="\n")
     os.replace(temporary, path)

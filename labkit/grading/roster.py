@@ -49,8 +49,12 @@ def read_roster(path: Path) -> Roster:
         text = decode(path.read_bytes())
     except Refused as refused:
         raise LabkitError(f"{path} {refused}: save the class list as UTF-8 CSV.") from None
-    dialect = max(",;\t", key=text.partition("\n")[0].count)
-    rows = list(csv.DictReader(io.StringIO(text), delimiter=dialect))
+    except OSError as error:
+        raise LabkitError(f"{path} cannot be read ({error.strerror}).") from None
+    try:
+        rows = list(read_csv(text))
+    except csv.Error as error:
+        raise LabkitError(f"{path} is no CSV that can be read: {error}.") from None
     students = [student for row in rows if (student := _student(row)) is not None]
     if not students:
         known = ", ".join((*ID_COLUMNS, *NAME_COLUMNS))
@@ -59,6 +63,12 @@ def read_roster(path: Path) -> Roster:
     if twice:
         raise LabkitError(f"{path} lists {twice[0]!r} twice: every student needs an id of their own.")
     return Roster(tuple(students), _index(students))
+
+
+def read_csv(text: str) -> csv.DictReader[str]:
+    """Read rows whichever of the usual signs separates the columns, and whatever ends the lines."""
+    header = text.splitlines()[0] if text else ""
+    return csv.DictReader(io.StringIO(text, newline=None), delimiter=max(",;\t", key=header.count))
 
 
 def _student(row: Mapping[str | None, object]) -> Student | None:

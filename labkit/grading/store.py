@@ -56,7 +56,10 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
         folder.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(self.path, timeout=PATIENCE)
+        try:
+            self._db = sqlite3.connect(self.path, timeout=PATIENCE)
+        except sqlite3.Error as error:
+            raise LabkitError(f"{self.path} cannot be opened ({error}): is {folder} a folder of yours?") from error
         try:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the last marks, never the file

@@ -7,7 +7,6 @@ take for a formula.
 from __future__ import annotations
 
 import csv
-import io
 import os
 import unicodedata
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 from labkit.errors import LabkitError
 from labkit.grading.keyfile import MARKER
 from labkit.grading.model import STATUS_WORDS, Mark, Result, Student
-from labkit.grading.roster import ID_COLUMNS
+from labkit.grading.roster import ID_COLUMNS, read_csv
 from labkit.grading.store import Manual
 from labkit.grading.strict import Refused, decode
 from labkit.grading.text import same_name
@@ -62,9 +61,14 @@ def uncell(text: str) -> str:
     return text[1:] if text.startswith("'") and text[1:].lstrip()[:1] in FORMULA else text
 
 
+def part_of(path: Path) -> Path:
+    """Name the file that is written before it takes another's place; two graders at once never share one."""
+    return path.with_name(f"{path.name}.{os.getpid()}.part")
+
+
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a table beside the old one and put it in its place, so that nobody ever reads half of it."""
-    temporary = path.with_name(path.name + ".part")
+    temporary = part_of(path)
     with open(temporary, "w", encoding="utf-8-sig", newline="") as file:  # the mark lets spreadsheets see UTF-8
         writer = csv.writer(file, quoting=csv.QUOTE_ALL)
         writer.writerow([cell(name) for name in header])
@@ -205,11 +209,19 @@ def read_manual(path: Path, out_of: Mapping[str, float], students: Container[str
         raise LabkitError(f"{path} {refused}: save the sheet as UTF-8 CSV.") from None
     except OSError as error:
         raise LabkitError(f"{path} cannot be read ({error.strerror}).") from None
-    reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=text.partition("\n")[0].count))
+    reader = read_csv(text)
+    try:
+        return list(_filled(path, reader, out_of, students))
+    except csv.Error as error:
+        raise LabkitError(f"{path}, line {reader.line_num}: {error}.") from None
+
+
+def _filled(
+    path: Path, reader: csv.DictReader[str], out_of: Mapping[str, float], students: Container[str]
+) -> Iterator[Manual]:
     missing = {"student", "exercise", "points"} - {*(reader.fieldnames or ())}
     if missing:
         raise LabkitError(f"{path} has no column {', '.join(sorted(missing))}: keep the header of manual.csv.")
-    marks = []
     for line in reader:
         filled = (line.get("points") or "").strip()
         if filled:
@@ -217,8 +229,7 @@ def read_manual(path: Path, out_of: Mapping[str, float], students: Container[str
             if student not in students:
                 raise LabkitError(f"{path}, line {reader.line_num}: there is no student {student!r} in this class.")
             points = _points(path, reader.line_num, filled, out_of.get(exercise))
-            marks.append(Manual(student, exercise, points, uncell((line.get("comment") or "").strip())))
-    return marks
+            yield Manual(student, exercise, points, uncell((line.get("comment") or "").strip()))
 
 
 def _points(path: Path, line: int, text: str, out_of: float | None) -> float:

@@ -159,6 +159,7 @@ def test_a_class_larger_than_the_form_says_so(graded: Path, monkeypatch: pytest.
     write_reports(graded)
     html = (graded / "class_report.html").read_text("utf-8")
     assert html.count("data-student=") == 1
+    assert "Here are the first 1; the sheet has all 2." in html
     assert len(sheet(graded / "manual.csv")) == 2
 
 
