@@ -244,8 +244,7 @@ def _substitute(model: Model, output: Array, change: Intervention) -> Array:
     else:
         other = np.roll(output, 1, axis=0)
     if change.kind == "mean_head":
-        other = other.mean(axis=tuple(range(other.ndim - 2)), keepdims=True)
-        other = other.reshape(other.shape[-2:])
+        other = other.mean(axis=tuple(range(other.ndim - 2)))
     return _put(output, other, change.position)
 
 

@@ -282,6 +282,7 @@ def test_one_sequence_says_nothing_about_others(model: Model) -> None:
     effect = measure(model, TOKENS[:1], zero_head(0, 1))
     assert effect.low == -np.inf
     assert effect.high == np.inf
+    assert transformer.interval(np.array([1.0, 3.0])) == pytest.approx((2 - 1.96, 2 + 1.96))
 
 
 def test_measure_takes_several_interventions_and_any_metric(model: Model) -> None:
@@ -373,6 +374,8 @@ def test_a_changed_model_file_is_refused(tmp_path, monkeypatch) -> None:
         (lambda m: m.run(np.zeros(25, dtype=int)), "learned positions 1 to 24"),
         (lambda m: m.run(TOKENS, zero_head(2, 0)), "layers 0 to 1"),
         (lambda m: m.run(TOKENS, zero_head(0, 4)), "heads 0 to 3"),
+        (lambda m: m.run(TOKENS, zero_head(-1, 0)), "layers 0 to 1"),
+        (lambda m: m.run(TOKENS, zero_head(0, -1)), "heads 0 to 3"),
         (lambda m: m.run(TOKENS[0], mean_head(0, 0)), "single sequence"),
         (lambda m: m.run(TOKENS[:1], resample_head(0, 0)), "single sequence"),
         (lambda m: m.run(TOKENS, patch(0, 0, TOKENS[:, :12])), "12 positions"),
