@@ -113,7 +113,7 @@ def test_causal_wants_whole_sizes(size):
 
 @pytest.mark.parametrize(
     "convert",
-    [getattr(masks, name) for name in "padding combine to_additive from_additive to_blocked to_lengths".split()],
+    [masks.padding, masks.combine, masks.to_additive, masks.from_additive, masks.to_blocked, masks.to_lengths],
 )
 def test_ragged_rows_are_refused_in_words(convert):
     with pytest.raises(MaskError, match="is no table"):

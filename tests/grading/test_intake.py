@@ -230,3 +230,25 @@ def test_visible_text_has_no_control_characters(text: str) -> None:
 
 def test_visible_lines_keep_lines_and_tabs() -> None:
     assert visible_lines("a\tb\nc\x1b[2J\\t") == "a\tb\nc\\x1b[2J\\t"
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_a_roster_may_end_its_lines_in_any_way(tmp_path: Path, ends: str) -> None:
+    (tmp_path / "roster.csv").write_bytes(f"id,name{ends}ada,Ada Lovelace{ends}".encode())
+    assert [student.name for student in read_roster(tmp_path / "roster.csv").students] == ["Ada Lovelace"]
+
+
+def test_a_roster_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LabkitError, match="cannot be read"):
+        read_roster(tmp_path / "none.csv")
+    (tmp_path / "huge.csv").write_text("id,name\nada," + "x" * 200_000, encoding="utf-8")
+    with pytest.raises(LabkitError, match="no CSV that can be read"):
+        read_roster(tmp_path / "huge.csv")
+
+
+def test_a_deadline_to_the_minute_and_one_that_is_no_time(tmp_path: Path) -> None:
+    place = folder(tmp_path / "class", "ada_2026-02-01_23-59/02_scores.ipynb", "bob_2026-02-02_00-00/02_scores.ipynb")
+    late = {student: group[0][2] for student, group in owners(place, due="2026-02-01T23:59").items()}
+    assert late == {"ada": False, "bob": True}
+    with pytest.raises(LabkitError, match="'tomorrow' is no time"):
+        owners(place, due="tomorrow")

@@ -321,3 +321,13 @@ def test_head_cases_hold_different_widths_of_keys_and_values() -> None:
 
 def test_limits_are_what_they_say() -> None:
     assert Limits().resources()["RLIMIT_AS"] == 768 << 20
+
+
+def test_the_names_of_one_student_are_bounded(
+    small_key: KeySource, notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, ...]] = []
+    missing = Result(ADA, "small_key", "graded")
+    monkeypatch.setattr(marking, "_mark_one", lambda *given: (seen.append(given[-1]), missing)[1])
+    mark_student(work(notebook("\n".join(f'labkit.me("n{i}")' for i in range(500)))), Settings((small_key,), SECRET))
+    assert seen == [tuple(f"n{i}" for i in range(490, 500))]

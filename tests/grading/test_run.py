@@ -17,6 +17,7 @@ import pytest
 from labkit import grading
 from labkit.errors import LabkitError
 from labkit.grading import run as running
+from labkit.grading import tables
 from labkit.grading.keyfile import KeySource
 from labkit.grading.model import to_json
 from labkit.grading.probe import Report
@@ -318,3 +319,18 @@ def test_memory_does_not_depend_on_the_keys_being_sent_twice(small_key: KeySourc
     settings = running.Settings((small_key,), bytes(32))
     pickled = running.pickle.dumps(settings)
     assert running._settings(pickled) is running._settings(pickled)
+
+
+def test_a_folder_that_cannot_be_used_is_no_traceback(
+    classroom: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    words = [str(classroom), "--keys", str(KEY), "--out"]
+    assert grading.grade([*words, str(tmp_path / "file")]) == 1
+    assert "can files be written in" in capsys.readouterr().err
+
+
+def test_two_graders_never_write_the_same_unfinished_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = tables.part_of(tmp_path / "gradebook.csv")
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert tables.part_of(tmp_path / "gradebook.csv") != ours
