@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.grading.probe import Report, find_sandbox
+from labkit.grading.reports import write_reports
 from labkit.grading.run import Options, grade
 
 PREDICTIONS = 14
@@ -103,7 +104,7 @@ def timed(folder: Path, students: int, code: bool, report: Report, jobs: int = 1
 
 
 def peak_mib(students: int) -> float:
-    """Grade a class of predictions in a process of its own and give its largest resident size."""
+    """Grade a class of predictions and write its reports, in a process of its own; give its largest resident size."""
     command = [sys.executable, __file__, "--peak", str(students)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -112,6 +113,7 @@ def print_peak(students: int) -> None:
     """Do that, and print the number."""
     with tempfile.TemporaryDirectory() as folder:
         timed(Path(folder), students, False, Report((), None))
+        write_reports(Path(folder, "graded-1"))
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
