@@ -4,8 +4,8 @@
     python benchmarks/run.py --only start      some parts; the tables of the others stay as they are
     python benchmarks/run.py --print           show the tables, write nothing
 
-Every part notes what it ran on and how busy the machine was. Ratios come from one run of one program, so they hold on
-a busy machine too; seconds do not.
+Every part notes what it ran on and how busy the machine was. Ratios come from one run of one program and suffer less
+from other work than seconds do; only an idle machine gives either exactly.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def machine() -> str:
             continue
     cores = os.cpu_count() or 1
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    busy = f"busy with other work (load {load:.0f}), so read the ratios, not the times" if load > cores else "idle"
+    busy = f"busy with other work (load {load:.0f}), times are upper limits and ratios scatter" if load > cores else "idle"
     return f"{platform.system()} {platform.machine()}, {cores} processors, {busy}; {', '.join(versions)}."
 
 
