@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -189,7 +190,8 @@ def load_arrays(path: Path) -> dict[str, Array]:
         raise LabkitError(f"{path.name}: give a file that ends in {', '.join(readers)}.")
     try:
         return readers[path.suffix](path)
-    except (OSError, ValueError, EOFError, RecursionError, zipfile.BadZipFile) as error:
+    # zlib.error: a damaged member; MemoryError: a header that claims more than any machine holds
+    except (OSError, ValueError, EOFError, RecursionError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise LabkitError(f"{path.name} cannot be read as {path.suffix}: {error}") from error
 
 

@@ -392,3 +392,11 @@ def test_unreadable_files_are_one_sentence(tmp_path, capsys) -> None:
 def test_the_models_control_sequences_are_sound_too() -> None:
     trace = load_model("copy").run(distinct_sequences(2, seed=0))
     assert not audit(trace.weights, causal(24)).of("fault")
+
+
+def test_a_file_that_claims_more_than_a_machine_holds_is_refused(tmp_path):
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 1000000000), }"
+    header = header.ljust(117) + b"\n"
+    (tmp_path / "huge.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(LabkitError, match=r"huge\.npy cannot be read"):
+        maps.load_arrays(tmp_path / "huge.npy")

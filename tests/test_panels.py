@@ -390,3 +390,28 @@ def test_enliven_keeps_the_page_and_adds_one_script() -> None:
     assert panels.enliven(page).startswith("<html><body><p>text</p><style>")
     assert panels.enliven(page).endswith("</script></body></html>")
     assert panels.enliven("<p>no body</p>").startswith("<p>no body</p><style>")
+
+
+@pytest.mark.parametrize("nonsense", ["a", ["a", "b"], [1, [2]], object(), [1 + 1j, 2], {}, [10**400, 1], [1, 2, 3]])
+def test_numbers_set_to_nonsense_are_refused_in_words(nonsense: Any) -> None:
+    panel = panels.softmax_row([0.0, 1.0])
+    with pytest.raises(LabkitError, match="scores"):
+        panel.scores = nonsense
+    assert panel.scores.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("nonsense", [[3, -3], [], [1], [float("nan"), 1], [0, float("inf")]])
+def test_a_range_goes_from_low_to_high(nonsense: list[float]) -> None:
+    panel = panels.softmax_row([0.0, 1.0])
+    with pytest.raises(LabkitError, match="the lower one first"):
+        panel.score_range = nonsense
+
+
+def test_a_panel_is_not_made_with_a_range_upside_down() -> None:
+    with pytest.raises(LabkitError, match="the lower one first"):
+        panels.softmax_row([0.0, 1.0], score_range=(3, -3))
+
+
+def test_nothing_cannot_be_drawn() -> None:
+    with pytest.raises(ShapeError, match="nothing to draw"):
+        panels.softmax_row([])

@@ -40,7 +40,7 @@ class Numbers(traitlets.TraitType[Any, Any]):
 
     def validate(self, obj: Any, value: Any) -> Array:
         """Copy into a read-only array, of the shape it had before."""
-        array: Array = np.array(value, dtype=None if self.dtype is bool else self.dtype)
+        array = as_array(value, str(self.name), None if self.dtype is bool else self.dtype)
         if self.dtype is bool and array.dtype != bool:
             raise LabkitError(f"{self.name} has dtype {array.dtype}; it must be boolean, True where permitted.")
         if not self.undefined and not np.isfinite(array).all():
@@ -58,6 +58,14 @@ class Numbers(traitlets.TraitType[Any, Any]):
             super().set(obj, new)
 
 
+def as_array(value: Any, name: str, dtype: type | None) -> Array:
+    """Copy into a new array; what is none is refused in words."""
+    try:
+        return np.array(value, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise LabkitError(f"{name} is no array of numbers: {error}.") from error
+
+
 def to_json(value: Any) -> Any:
     """Turn arrays into nested lists, with None for what JSON cannot write."""
     if not isinstance(value, np.ndarray):
@@ -69,9 +77,11 @@ def to_json(value: Any) -> Any:
 
 def finite(array: ArrayLike, name: str, ndim: int) -> Array:
     """Give back a float array of `ndim` axes, refusing NaN and infinity: a panel draws every entry."""
-    numbers = np.asarray(array, dtype=float)
+    numbers = as_array(array, name, float)
     if numbers.ndim != ndim:
         raise ShapeError(f"{name} {numbers.shape} has {numbers.ndim} axes; a panel shows {ndim} here.")
+    if not numbers.size:
+        raise ShapeError(f"{name} {numbers.shape} is empty: there is nothing to draw.")
     if not np.isfinite(numbers).all():
         raise LabkitError(f"{name} holds NaN or infinity: to block a source, set `allowed` instead of a score of -inf.")
     return numbers
@@ -101,6 +111,13 @@ class Panel(anywidget.AnyWidget):
         self.observe(self._note, names=["noticed"])
         if locked:
             _waiting.add(self)
+
+    @traitlets.validate("score_range", "value_range")
+    def _from_low_to_high(self, proposal: Any) -> Any:
+        ends = proposal["value"]
+        if len(ends) != 2 or not -np.inf < ends[0] < ends[1] < np.inf:
+            raise LabkitError(f"{proposal['trait'].name} is {ends}; expected two numbers, the lower one first.")
+        return ends
 
     def open(self) -> None:
         """Complete the state just before the front-end hears of it."""
