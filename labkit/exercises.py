@@ -80,7 +80,7 @@ class Exercise:
             return list(functions.slipping(self.task))
         if self.step == "written":
             return []
-        return list(slips.values(self.step, self.given()))
+        return [*self._inline_slips(), *slips.values(self.step, self.given())]
 
     def judge(self, answer: Any) -> Verdict:
         """Compare an answer with the computation; whatever the answer is, the result is a Verdict.
@@ -100,10 +100,11 @@ class Exercise:
         return Verdict(self.id, status, message, slip, self._section(slip) if status == "wrong" else "", self.points)
 
     def _section(self, slip: Slip | None) -> str:
-        """Give the section to look at again: the slip's, else what the exercise is about."""
-        if slip is not None and slip.section:
+        """Give the section to look at again: the slip's, but never a later lesson; else the exercise's own."""
+        own = next((slips.section_of(topic) for topic in self.feedback.covers if topic in slips.TOPICS), "")
+        if slip is not None and slip.section and (not own or slip.section[:2] <= own[:2]):
             return slip.section
-        return next((slips.section_of(topic) for topic in self.feedback.covers if topic in slips.TOPICS), "")
+        return own
 
     def _right(self, reason: str = "") -> Verdict:
         return self._verdict("right", reason or self.feedback.why.get("right") or REASONS[self.step])
@@ -242,7 +243,7 @@ def _shape_in_words(shape: tuple[int, ...]) -> str:
         return "one number"
     if len(shape) == 1:
         return f"one row of {shape[0]}, shape {shape}"
-    return f"shape {shape}: {shape[-2]} rows of {shape[-1]}"
+    return f"shape {shape}: {shape[-2]} {'row' if shape[-2] == 1 else 'rows'} of {shape[-1]}"
 
 
 def _what_differs(exercise: Exercise, given: Array, expected: Array) -> str:

@@ -337,6 +337,24 @@ def test_a_wrong_answer_points_to_the_slips_section_or_to_its_own() -> None:
         assert ROW.judge([1 / 3, 2 / 3, 0]).look == ROW.judge(...).look == ""
 
 
+def test_a_lesson_still_to_come_is_not_looked_at_again() -> None:
+    best_source = [0, 1, 0]
+    with feedback.using({"row": Feedback(covers=("M1",))}):
+        assert ROW.judge(best_source).section == "02 scores and softmax, C5"
+    with feedback.using({"row": Feedback(covers=("S2",))}):
+        verdict = ROW.judge(best_source)
+        assert verdict.slip_id == "weights-raw-scores"
+        assert verdict.section == "00 start here, S2"
+
+
+def test_checks_of_a_step_take_slips_of_their_own_beside_the_catalogues() -> None:
+    slips = {"everything to the first": (lambda: [1, 0, 0], "Source 2 may be read too.")}
+    exercise = Exercise("row", "weights", {"scores": EX.scores[1], "allowed": EX.allowed[1], "slips": slips})
+    assert exercise.judge([1, 0, 0]).message == "Source 2 may be read too."
+    assert exercise.judge([0, 1, 0]).slip_id == "weights-raw-scores"
+    assert exercise.judge([1 / 3, 2 / 3, 0]).status == "right"
+
+
 def test_answers_that_are_booleans_are_read_as_such() -> None:
     exercise = Exercise("n", "number", {"by": lambda: np.array([True, False])})
     assert exercise.judge([True, False]).status == "right"

@@ -59,7 +59,7 @@ def _still_so(record: Any) -> bool:
 def _slip_problems(exercise: Exercise, asked: Any) -> Iterator[str]:
     """Yield each slip, listed in the cell or spelled out in the call, whose number the check takes for the truth."""
     wrong = {slip.id: value for slip, value in asked.slips()}
-    spelled_out = wrong if exercise.step in ("number", "ordering") else {}
+    spelled_out = wrong if exercise.step in ("number", "ordering") else asked.inputs.get("slips", {})
     for name in [*exercise.answer.options.get("slips", []), *spelled_out]:
         if name not in wrong:
             yield f"lists the slip {name!r}, which cannot happen with its inputs; these can: {', '.join(sorted(wrong))}"
