@@ -194,8 +194,10 @@ def machine() -> str:
             continue
     cores = os.cpu_count() or 1
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    busy = f"busy with other work (load {load:.0f}), times are upper limits and ratios scatter" if load > cores else "idle"
-    return f"{platform.system()} {platform.machine()}, {cores} processors, {busy}; {', '.join(versions)}."
+    state = f"load {load:.0f}"
+    if load > cores:
+        state += ", so busy with other work: times are upper limits and ratios scatter"
+    return f"{platform.system()} {platform.machine()}, {cores} processors, {state}; {', '.join(versions)}."
 
 
 def table(rows: list[Row], where: str) -> str:
