@@ -33,7 +33,7 @@ window.addEventListener('beforeunload', event => { if (unsaved) event.preventDef
 document.getElementById('save').addEventListener('click', () => {
   const wrong = filled().find(card => !card.querySelector('input').checkValidity());
   if (wrong) { wrong.querySelector('input').reportValidity(); return; }
-  const quoted = value => '"' + (/^[=+@-]/.test(value) ? "'" : '') + value.replace(/"/g, '""') + '"';
+  const quoted = value => '"' + (/^'*[=+@-]/.test(value) ? "'" : '') + value.replace(/"/g, '""') + '"';
   const rows = filled().map(card => [card.dataset.student, card.dataset.exercise,
     card.querySelector('input').value, card.querySelector('textarea').value]);
   const lines = [['student', 'exercise', 'points', 'comment'], ...rows].map(row => row.map(quoted).join(','));

@@ -121,6 +121,7 @@ def take_manual(store: Store, path: Path) -> int:
     """Read a filled sheet into the store, where every later run finds it; returns how many marks it held."""
     listed = (Listed(*one) for one in json.loads(store.facts().get("exercises", "[]")))
     known = {student.id for student in store.students()}
+    known |= {student for student, _ in store.by_hand()}  # whoever left the class keeps their line in the sheet
     marks = tables.read_manual(path, {one.exercise: one.out_of for one in listed if one.rubric}, known)
     store.mark_by_hand(marks)
     return len(marks)

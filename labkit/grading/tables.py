@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import os
 import unicodedata
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -53,12 +53,18 @@ def cell(value: object) -> str:
     if isinstance(value, int | float):
         return f"{value:.10g}"
     text = "".join(" " if unicodedata.category(char) in ("Cc", "Zl", "Zp") else char for char in str(value))
-    return f"'{text}" if text.lstrip()[:1] in FORMULA and text.strip() else text
+    return f"'{text}" if _runs(text) else text
 
 
 def uncell(text: str) -> str:
     """Take back the apostrophe of `cell`."""
-    return text[1:] if text.startswith("'") and text[1:].lstrip()[:1] in FORMULA else text
+    return text[1:] if text.startswith("'") and _runs(text[1:]) else text
+
+
+def _runs(text: str) -> bool:
+    """Say whether a text needs the apostrophe; one that brings its own gets another, so that the two stay apart."""
+    inner = text.lstrip().lstrip("'").lstrip()
+    return inner[:1] in FORMULA and inner != ""
 
 
 def part_of(path: Path) -> Path:
@@ -201,7 +207,7 @@ def manual_sheet(
     write_table(path, SHEET, lines())
 
 
-def read_manual(path: Path, out_of: Mapping[str, float], students: Container[str]) -> list[Manual]:
+def read_manual(path: Path, out_of: Mapping[str, float], students: Iterable[str]) -> list[Manual]:
     """Read the marks somebody filled in; a line without points is not marked yet. Raises LabkitError with the line."""
     try:
         text = decode(path.read_bytes())
@@ -217,17 +223,23 @@ def read_manual(path: Path, out_of: Mapping[str, float], students: Container[str
 
 
 def _filled(
-    path: Path, reader: csv.DictReader[str], out_of: Mapping[str, float], students: Container[str]
+    path: Path, reader: csv.DictReader[str], out_of: Mapping[str, float], students: Iterable[str]
 ) -> Iterator[Manual]:
     missing = {"student", "exercise", "points"} - {*(reader.fieldnames or ())}
     if missing:
         raise LabkitError(f"{path} has no column {', '.join(sorted(missing))}: keep the header of manual.csv.")
+    shown: dict[str, list[str]] = {}  # students by what the sheet writes, which shows no control characters
+    for student in students:
+        shown.setdefault(cell(student), []).append(student)
     for line in reader:
         filled = (line.get("points") or "").strip()
         if filled:
-            student, exercise = uncell(line.get("student") or ""), uncell(line.get("exercise") or "")
-            if student not in students:
-                raise LabkitError(f"{path}, line {reader.line_num}: there is no student {student!r} in this class.")
+            named, exercise = line.get("student") or "", uncell(line.get("exercise") or "")
+            owners = shown.get(named) or shown.get(cell(named)) or [""]  # a spreadsheet may drop the apostrophe
+            if len(owners) > 1 or not owners[0]:
+                known = "more than one student is called" if owners[0] else "there is no student"
+                raise LabkitError(f"{path}, line {reader.line_num}: {known} {uncell(named)!r} in this class.")
+            student = owners[0]
             points = _points(path, reader.line_num, filled, out_of.get(exercise))
             yield Manual(student, exercise, points, uncell((line.get("comment") or "").strip()))
 

@@ -21,6 +21,7 @@ from labkit.grading import tables
 from labkit.grading.keyfile import KeySource
 from labkit.grading.model import to_json
 from labkit.grading.probe import Report
+from labkit.grading.reports import take_manual
 from labkit.grading.run import Here, Options, executor_for, grade
 from labkit.grading.sandbox import Limits, Sandbox
 from labkit.grading.store import Manual, Store
@@ -334,3 +335,13 @@ def test_two_graders_never_write_the_same_unfinished_file(tmp_path: Path, monkey
     ours = tables.part_of(tmp_path / "gradebook.csv")
     monkeypatch.setattr(os, "getpid", lambda: -1)
     assert tables.part_of(tmp_path / "gradebook.csv") != ours
+
+
+def test_a_student_who_left_does_not_stop_the_reports(classroom: Path, tmp_path: Path) -> None:
+    out = tmp_path / "graded"
+    grade(classroom, KEY, out, report=NONE)
+    with Store(out) as store:
+        store.mark_by_hand([Manual("gone", "say", 1.0)])
+    sheet = out / "manual.csv"
+    sheet.write_text("student,exercise,points\ngone,say,1\n", encoding="utf-8")
+    assert take_manual(Store(out), sheet) == 1

@@ -66,7 +66,7 @@ def test_a_formula_gets_an_apostrophe(text: str) -> None:
     assert cell(text).startswith("'")
 
 
-@pytest.mark.parametrize("text", ["a=1", "", " ", "'=1", "Zoë", "1-2", "x\u200b"])
+@pytest.mark.parametrize("text", ["a=1", "", " ", "Zoë", "1-2", "x\u200b"])
 def test_ordinary_text_is_left_alone(text: str) -> None:
     assert cell(text) == text
 
@@ -239,3 +239,17 @@ def test_a_table_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         tables.write_table(path, ["new"], rows())  # type: ignore[arg-type]
     assert read(path) == [["old"]]
+
+
+@pytest.mark.parametrize("names", [("=eve", "'=eve"), ("'=eve", "''=eve"), ("d\te",), ("f\u202eg",), ("'cy", "cy")])
+def test_a_mark_reaches_the_student_it_was_given_to(tmp_path: Path, names: tuple[str, ...]) -> None:
+    lines = [[name, "say", number] for number, name in enumerate(names, 1)]
+    tables.write_table(tmp_path / "manual.csv", ("student", "exercise", "points"), lines)
+    marks = read_manual(tmp_path / "manual.csv", {"say": 4.0}, names)
+    assert [(mark.student, mark.points) for mark in marks] == [(name, n) for n, name in enumerate(names, 1)]
+
+
+def test_a_name_that_could_be_two_students_is_refused(tmp_path: Path) -> None:
+    tables.write_table(tmp_path / "manual.csv", ("student", "exercise", "points"), [["d\te", "say", 1]])
+    with pytest.raises(LabkitError, match="more than one student is called"):
+        read_manual(tmp_path / "manual.csv", {"say": 4.0}, ["d\te", "d e"])
