@@ -315,10 +315,6 @@ SHAPES = [
 # Projection ----------------------------------------------------------------------------------------------------
 
 
-def _square(matrix: Array) -> bool:
-    return matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
-
-
 def _product_if_it_fits(a: Array, b: Array) -> Array | None:
     return a @ b if a.ndim and b.ndim and a.shape[-1] == b.shape[max(b.ndim - 2, 0)] else None
 

@@ -398,3 +398,8 @@ def test_a_huge_result_is_shown_without_walking_it() -> None:
     finding = judge(TASKS["dot"], [[[1, 2], [3, 4]]], [Outcome(np.zeros((1000, 3000)))])
     assert finding.status == "wrong"
     assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(("length", "cut"), [(functions.SHOWN - 2, False), (functions.SHOWN - 1, True)])
+def test_only_what_is_longer_than_the_limit_is_cut(length: int, cut: bool) -> None:
+    assert functions._short("x" * length).endswith(" …") is cut  # its two quotes count

@@ -400,3 +400,13 @@ def test_a_file_that_claims_more_than_a_machine_holds_is_refused(tmp_path):
     (tmp_path / "huge.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
     with pytest.raises(LabkitError, match=r"huge\.npy cannot be read"):
         maps.load_arrays(tmp_path / "huge.npy")
+
+
+def test_an_average_is_refused_as_an_average() -> None:
+    with pytest.raises(LabkitError, match="has no values of its own"):
+        contributions(average(np.stack([SOUND, SOUND])), np.ones((6, 2)))
+
+
+def test_only_columns_that_sum_to_one_too_leave_the_axis_open() -> None:
+    assert "axis" not in [finding.kind for finding in audit([[0.5, 0.5], [0.25, 0.75]])]
+    assert "axis" in [finding.kind for finding in audit([[0.25, 0.75], [0.75, 0.25]])]

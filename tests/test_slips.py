@@ -348,3 +348,9 @@ def test_a_slip_of_the_wrong_shape_is_not_carried_on() -> None:
 def test_a_slip_that_divides_zero_by_zero_is_undefined_further_on() -> None:
     found = dict_of(slips.values("weights", {"queries": [[1.0]], "keys": [[0.0], [1.0]]}))
     assert np.isnan(found["scores-cosine"]).all()
+
+
+def test_scores_of_one_destination_have_no_transpose() -> None:
+    found = dict_of(slips.values("scores", {"queries": [1.0, 0.0], "keys": [[1.0, 2.0], [3.0, 4.0]]}))
+    assert "scores-unscaled" in found
+    assert "scores-transposed" not in found
