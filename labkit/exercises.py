@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -330,7 +331,10 @@ def _judge_ordering(exercise: Exercise, answer: Any) -> Verdict:
     right = [canonical(item) for item in exercise.truth()]
     if not isinstance(answer, (list, tuple, np.ndarray)):
         raise UnreadableError(f"write a list of {len(right)} items.")
-    given = [canonical(item) for item in answer]
+    try:
+        given = [canonical(item) for item in islice(answer, len(right) + 1)]  # one too many is enough to see
+    except Exception as error:  # an object of the learner's own, or an array without axes
+        raise UnreadableError(f"an item of the list cannot be read ({type(error).__name__}).") from error
     if sorted(given) != sorted(right):
         raise UnreadableError(
             f"the list must hold each of these once: {', '.join(sorted(map(str, exercise.truth())))}."

@@ -528,3 +528,15 @@ def test_points() -> None:
         right, wrong = ROW.judge([1 / 3, 2 / 3, 0]), ROW.judge([1, 0, 0])
     assert (right.points, right.fraction, right.possible) == (2.5, 1, 2.5)
     assert (wrong.points, wrong.fraction, wrong.possible) == (0, 0, 2.5)
+
+
+class Unwritable:
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "answer", [[Unwritable(), "x"], np.array(1.0), np.zeros(3_000_000)], ids=["raises", "0d", "huge"]
+)
+def test_an_order_of_anything_is_answered(answer: Any) -> None:
+    assert Exercise("order", "ordering", {"by": lambda: ["x", "y"]}).judge(answer).status == "unreadable"
