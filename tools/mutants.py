@@ -39,7 +39,7 @@ GUARDS = {
     "exact": ["labkit/exact.py", "tests/test_exact.py"],
     "answers": ["labkit/answers.py", "tests/test_answers.py"],
     "functions": ["labkit/functions.py", "tests/test_functions.py"],
-    "steps": ["labkit/steps.py", "tests/test_checks.py", "tests/test_slips.py"],
+    "steps": ["labkit/steps.py", "tests/test_steps.py", "tests/test_checks.py", "tests/test_slips.py"],
     "slips": ["labkit/slips.py", "tests/test_slips.py"],
     "exercises": ["labkit/exercises.py", "tests/test_checks.py", "tests/test_slips.py"],
     "checks": ["labkit/checks.py", "tests/test_checks.py"],
