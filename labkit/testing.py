@@ -49,7 +49,7 @@ def steps(jobs: int, ci: bool) -> list[Step]:
         Step("lint", "code style", [python, "-m", "ruff", "check", "."]),
         Step("types", "types", [python, "-m", "mypy"]),
         Step("fresh", "notebooks match their sources", [python, "-m", "labkit.cli", "build", "--check"], minutes=12),
-        Step("unit", "unit tests and doctests", [*PYTEST, *parallel, "-m", "not slow and not alone"], minutes=22),
+        Step("unit", "unit tests and doctests", [*PYTEST, *parallel, "-m", "not slow and not alone"], minutes=35),
         Step("alone", "timing tests, one at a time", [*PYTEST, "-m", "alone and not slow"], minutes=8),
         Step("blank", "every notebook blank, compared", [*NBVAL, *parallel, "notebooks"], minutes=8),
         Step("solved", "every key solved, compared", [*NBVAL, *parallel, "answer_keys"], minutes=8),
