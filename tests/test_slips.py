@@ -354,3 +354,10 @@ def test_scores_of_one_destination_have_no_transpose() -> None:
     found = dict_of(slips.values("scores", {"queries": [1.0, 0.0], "keys": [[1.0, 2.0], [3.0, 4.0]]}))
     assert "scores-unscaled" in found
     assert "scores-transposed" not in found
+
+
+def test_a_batch_of_maps_is_transposed_map_by_map() -> None:
+    batch = np.log(np.arange(1.0, 19).reshape(2, 3, 3))
+    together = dict_of(slips.values("weights", {"scores": batch}))["weights-transposed"]
+    for scores, transposed in zip(batch, together, strict=True):
+        assert _equal(transposed, dict_of(slips.values("weights", {"scores": scores}))["weights-transposed"])

@@ -39,6 +39,7 @@ Request = dict[str, Any]
 
 MAX_REPLY = 512 << 10
 TMPFS = 16 << 20
+SCRATCH = "/scratch"  # where a worker may write; never a folder that Python or NumPy may be installed under
 WORKER = Path(__file__).with_name("worker.py")
 
 
@@ -119,7 +120,7 @@ class Worker:
         try:
             self.process = subprocess.Popen(
                 [*_command(sandbox, alive, filtered), *self._program(sandbox, requests, replies)],
-                env=_environment(self.folder.name if self.folder else "/tmp"),
+                env=_environment(self.folder.name if self.folder else SCRATCH),
                 cwd=self._home(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # nothing printed is ever read, so nothing printed can matter
@@ -322,7 +323,7 @@ def _command(sandbox: Sandbox, alive: int, filtered: int) -> list[str]:
     if sandbox.level != "A":
         return []
     paths = visible_paths()
-    parents = sorted({str(parent) for path in paths for parent in Path(path).parents} - {"/", "/tmp"})
+    parents = sorted({str(parent) for path in paths for parent in Path(path).parents} - {"/"})
     folders = [word for parent in parents for word in ("--perms", "0755", "--dir", parent)]
     mounts = [word for path in paths for word in ("--ro-bind", path, path)]
     links = [word for path in ("/lib", "/lib64", "/lib32", "/bin") for word in _link(path)]
@@ -332,14 +333,14 @@ def _command(sandbox: Sandbox, alive: int, filtered: int) -> list[str]:
         *_identity(sandbox.way),
         *("--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
         *("--die-with-parent", "--new-session"),
-        *("--perms", "1777", "--size", str(TMPFS), "--tmpfs", "/tmp"),
+        *("--perms", "1777", "--size", str(TMPFS), "--tmpfs", SCRATCH),
         *folders,  # made by hand, because bubblewrap makes them unreadable for everybody but root
         *mounts,
         *_hidden(paths),
         *links,
         *("--ro-bind", str(WORKER), "/worker.py"),
         *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
-        *("--remount-ro", "/", "--chdir", "/tmp"),
+        *("--remount-ro", "/", "--chdir", SCRATCH),
         *(("--seccomp", str(filtered)) if seccomp.program() else ()),
     ]
 
