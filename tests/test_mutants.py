@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def made_from(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "labkit").mkdir()
+    (tmp_path / "labkit" / "__init__.py").touch()
     (tmp_path / "labkit" / "small.py").write_text(f"def f(a, b):\n    {code}\n", encoding="utf-8")
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
     return [ast.unparse(ast.parse(each.source).body[0].body).strip() for each in mutants.mutants("small")]  # type: ignore[attr-defined]
@@ -66,9 +67,11 @@ def test_every_excuse_still_belongs_to_a_mutant() -> None:
 def test_only_a_test_that_looks_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "labkit").mkdir()
     (tmp_path / "tests").mkdir()
+    (tmp_path / "labkit" / "__init__.py").touch()
     (tmp_path / "labkit" / "small.py").write_text("def f(a, b):\n    return a + b\n", encoding="utf-8")
     (tmp_path / "tests" / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
-    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\nmarkers = ["slow", "alone"]\n')
+    settings = '[tool.pytest.ini_options]\npythonpath = ["."]\nmarkers = ["slow", "alone"]\n'
+    (tmp_path / "pyproject.toml").write_text(settings, encoding="utf-8")
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
     monkeypatch.setattr(mutants, "GUARDS", {"small": ["tests/test_small.py"]})
     for value, status in ((0, 1), (3, 0)):  # 0 + 0 is 0 - 0, but 3 + 3 is not 3 - 3
