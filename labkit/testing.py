@@ -41,10 +41,10 @@ class Outcome:
     closing: str
 
 
-def steps(jobs: int, ci: bool) -> list[Step]:
+def steps(jobs: int) -> list[Step]:
     """List what is run, in the order in which a mistake is cheapest to find."""
     parallel = ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else []
-    python, quick = sys.executable, [] if ci else ["--quick"]
+    python = sys.executable
     return [
         Step("lint", "code style", [python, "-m", "ruff", "check", "."]),
         Step("types", "types", [python, "-m", "mypy"]),
@@ -54,7 +54,7 @@ def steps(jobs: int, ci: bool) -> list[Step]:
         Step("blank", "every notebook blank, compared", [*NBVAL, *parallel, "notebooks"], minutes=8),
         Step("solved", "every key solved, compared", [*NBVAL, *parallel, "answer_keys"], minutes=8),
         Step("slow", "browser and other slow tests", [*PYTEST, "-m", "slow"], slow=True, minutes=25),
-        Step("mutants", "mutants killed", [python, "tools/mutants.py", *quick], slow=True, minutes=12),
+        Step("mutants", "mutants killed", [python, "tools/mutants.py", "--quick"], slow=True, minutes=12),
     ]
 
 
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
     """Run the chosen steps; the exit status is 0 only when every one of them ran and passed."""
     ci = bool(os.environ.get("CI"))
     options = parse(argv)
-    chosen = choose(steps(options.jobs, ci), options.only, options.fast)
+    chosen = choose(steps(options.jobs), options.only, options.fast)
     outcomes = [run(step, verbose=options.verbose or ci) for step in chosen]
     print(summary(outcomes))
     return 0 if all(outcome.passed for outcome in outcomes) else 1
@@ -70,14 +70,14 @@ def main(argv: list[str]) -> int:
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """Read the command line."""
-    names = ", ".join(step.name for step in steps(1, ci=False))
+    names = ", ".join(step.name for step in steps(1))
     parser = argparse.ArgumentParser(prog="labkit test", description="Run every test of the project.")
     parser.add_argument("--fast", action="store_true", help="leave out the slow parts (browser, mutants)")
     parser.add_argument("--only", action="append", metavar="PART", default=[], help=f"run this part only: {names}")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="tests at a time (default: every core)")
     parser.add_argument("--verbose", action="store_true", help="show everything while it runs, as in CI")
     options = parser.parse_args(argv)
-    if unknown := set(options.only) - {step.name for step in steps(1, ci=False)}:
+    if unknown := set(options.only) - {step.name for step in steps(1)}:
         parser.error(f"no part called {', '.join(sorted(unknown))}; there are: {names}")
     return options
 

@@ -135,7 +135,7 @@ def test_steps_do_not_see_who_runs_them(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_fast_and_only_choose() -> None:
-    every = testing.steps(2, ci=False)
+    every = testing.steps(2)
     assert len({each.name for each in every}) == len(every)
     fast = testing.choose(every, [], fast=True)
     assert {each.name for each in every} - {each.name for each in fast} == {each.name for each in every if each.slow}
@@ -145,11 +145,8 @@ def test_fast_and_only_choose() -> None:
 
 
 def test_the_parts_fit_into_ci() -> None:
-    names = [each.name for each in testing.steps(2, ci=True)]
+    names = [each.name for each in testing.steps(2)]
     assert {"lint", "types", "fresh", "unit", "blank", "solved", "slow", "mutants"} <= set(names)
-    mutants = {ci: next(s for s in testing.steps(2, ci) if s.name == "mutants").command for ci in (True, False)}
-    assert "--quick" in mutants[False]
-    assert "--quick" not in mutants[True]
 
 
 def test_the_summary_names_what_failed() -> None:

@@ -153,7 +153,7 @@ def test_an_altered_output_fails_and_only_that(tmp_path: Path) -> None:
 
 
 def test_the_comparison_is_strict_and_takes_whole_folders() -> None:
-    steps = {step.name: step.command for step in testing.steps(jobs=1, ci=False)}
+    steps = {step.name: step.command for step in testing.steps(jobs=1)}
     for name, folder in (("blank", "notebooks"), ("solved", "answer_keys")):
         command = steps[name]
         assert command[-1] == folder
