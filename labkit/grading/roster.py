@@ -43,14 +43,19 @@ class Roster:
         return next((self.index[key] for hint in hints if (key := same_name(hint)) in self.index), None)
 
 
-def read_roster(path: Path) -> Roster:
-    """Read a class list; it needs a header with a column for an id or a name."""
+def csv_text(path: Path, what: str) -> str:
+    """Read the text of a table somebody saved; LabkitError says what to do with one that is not text."""
     try:
-        text = decode(path.read_bytes())
+        return decode(path.read_bytes())
     except Refused as refused:
-        raise LabkitError(f"{path} {refused}: save the class list as UTF-8 CSV.") from None
+        raise LabkitError(f"{path} {refused}: save {what} as UTF-8 CSV.") from None
     except OSError as error:
         raise LabkitError(f"{path} cannot be read ({error.strerror}).") from None
+
+
+def read_roster(path: Path) -> Roster:
+    """Read a class list; it needs a header with a column for an id or a name."""
+    text = csv_text(path, "the class list")
     try:
         rows = list(read_csv(text))
     except csv.Error as error:

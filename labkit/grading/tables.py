@@ -17,9 +17,8 @@ from pathlib import Path
 from labkit.errors import LabkitError
 from labkit.grading.keyfile import MARKER
 from labkit.grading.model import STATUS_WORDS, Mark, Result, Student
-from labkit.grading.roster import ID_COLUMNS, read_csv
+from labkit.grading.roster import ID_COLUMNS, csv_text, read_csv
 from labkit.grading.store import Manual
-from labkit.grading.strict import Refused, decode
 from labkit.grading.text import same_name
 
 FORMULA = "=+-@＝＋－＠"
@@ -209,12 +208,7 @@ def manual_sheet(
 
 def read_manual(path: Path, out_of: Mapping[str, float], students: Iterable[str]) -> list[Manual]:
     """Read the marks somebody filled in; a line without points is not marked yet. Raises LabkitError with the line."""
-    try:
-        text = decode(path.read_bytes())
-    except Refused as refused:
-        raise LabkitError(f"{path} {refused}: save the sheet as UTF-8 CSV.") from None
-    except OSError as error:
-        raise LabkitError(f"{path} cannot be read ({error.strerror}).") from None
+    text = csv_text(path, "the sheet")
     reader = read_csv(text)
     try:
         return list(_filled(path, reader, out_of, students))
