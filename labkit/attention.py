@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -21,7 +23,9 @@ from labkit.errors import EmptyRowError, LabkitError, MaskError, NonFiniteError,
 
 Array = NDArray[Any]
 EmptyRows = Literal["raise", "zero", "nan"]
-BLOCK = 1 << 17  # scores handled at a time, so that the five steps of softmax find them in the processor's cache
+Block = tuple[slice, ...]  # a piece of the scores: runs along their leading axes
+BLOCK = 1 << 19  # scores handled at a time, so that the five steps of softmax find them in the processor's cache
+SAFE_EXPONENT = 30  # exp(-30) to exp(30) fit into every float type with room for a long sum
 
 
 @dataclass(frozen=True)
@@ -241,14 +245,19 @@ def _product(left: Array, right: Array, left_name: str, right_name: str) -> Arra
 
 
 def _softmax_rows(scores: Array, allowed: Array | None, empty_rows: EmptyRows) -> None:
-    """Turn scores into weights in place, block by block."""
+    """Turn scores into weights in place, block by block; NumPy frees the interpreter, so threads share the work."""
     if empty_rows not in get_args(EmptyRows):  # a typing error must not turn a refusal into zeros
         raise LabkitError(f'empty_rows is {empty_rows!r}; expected "raise", "zero" or "nan".')
     row_max = np.empty((*scores.shape[:-1], 1), scores.dtype)
-    for axis, run in _blocks(scores.shape):
-        here = (slice(None),) * axis + (run,)
-        mask = allowed if allowed is None or allowed.shape[axis] == 1 else allowed[here]
-        row_max[here] = _softmax_block(scores[here], mask, axis, run.start)
+
+    def weigh(block: Block) -> None:
+        row_max[block] = _softmax_block(scores[block], None if allowed is None else _part(allowed, block), block)
+
+    if scores.size <= BLOCK:
+        weigh(())
+    else:
+        with ThreadPoolExecutor() as threads:
+            deque(threads.map(weigh, _blocks(scores.shape)), maxlen=0)  # the first block's error is the one raised
     empty = np.isneginf(row_max[..., 0])
     if empty.any() and empty_rows == "raise":
         raise EmptyRowError([tuple(int(i) for i in row) for row in np.argwhere(empty)])
@@ -256,9 +265,10 @@ def _softmax_rows(scores: Array, allowed: Array | None, empty_rows: EmptyRows) -
         scores[empty] = np.nan
 
 
-def _softmax_block(scores: Array, allowed: Array | None, axis: int, start: int) -> Array:
+def _softmax_block(scores: Array, allowed: Array | None, block: Block) -> Array:
     """Subtract each row's largest allowed score, exponentiate, divide by the sum, in place; give the maxima back.
 
+    The subtraction only keeps exp in range, so it is left out where every row's largest score is small already.
     Columns before `free` are read by every row here and columns from `end` on by none, so the mask matters only in
     between: for a causal mask that is next to nothing, and half of all exponentials are never taken.
     """
@@ -269,22 +279,36 @@ def _softmax_block(scores: Array, allowed: Array | None, axis: int, start: int) 
     with np.errstate(over="ignore", invalid="ignore"):
         if free < end and allowed is not None:
             edge = scores[..., free:]
+            limit = (allowed[..., free:end] - scores.dtype.type(0.5)) * np.inf  # inf where allowed, -inf where blocked
             # fmin prefers a number to NaN: a blocked score becomes -inf whatever it was, an allowed NaN becomes +inf.
-            np.fmin(edge, np.where(allowed[..., free:end], np.inf, -np.inf).astype(scores.dtype), out=edge)
+            np.fmin(edge, limit, out=edge)
         row_max = scores.max(axis=-1, keepdims=True, initial=-np.inf)
         if not (row_max < np.inf).all():  # NaN compares false with everything
-            raise _unusable_score(scores, axis, start)
-        scores -= np.maximum(row_max, np.finfo(scores.dtype).min)  # in an empty row -inf less -inf would be NaN
+            raise _unusable_score(scores, block)
+        shift = np.where(np.abs(row_max) <= SAFE_EXPONENT, 0, row_max)  # row by row: no row depends on another
+        if shift.any():
+            scores -= np.maximum(shift, np.finfo(scores.dtype).min)  # in an empty row -inf less -inf would be NaN
     np.exp(scores, out=scores)  # exp(-inf) is exactly 0
-    scores /= np.maximum(scores.sum(axis=-1, keepdims=True), 1)  # the largest score alone gives 1; an empty row 0
+    total = scores.sum(axis=-1, keepdims=True)
+    scores /= np.where(total > 0, total, 1)  # an empty row stays 0
     return np.asarray(row_max)
 
 
-def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[int, slice]]:
-    """Cut one axis into runs of about BLOCK scores: the first axis, or the destinations where that is too coarse."""
-    axis = 0 if math.prod(shape[1:]) <= BLOCK else len(shape) - 2
-    step = max(1, BLOCK * shape[axis] // math.prod(max(1, size) for size in shape))
-    return ((axis, slice(start, start + step)) for start in range(0, shape[axis], step))
+def _blocks(shape: tuple[int, ...]) -> Iterator[Block]:
+    """Cut (..., n, m) into pieces of about BLOCK scores: runs of the first axis, or pieces of each entry in turn."""
+    inner = math.prod(shape[1:])
+    step = max(1, BLOCK // max(1, inner))
+    for start in range(0, shape[0], step):
+        run = slice(start, start + step)
+        if inner <= BLOCK or len(shape) == 2:  # a row is never cut
+            yield (run,)
+        else:
+            yield from ((run, *rest) for rest in _blocks(shape[1:]))
+
+
+def _part(allowed: Array, block: Block) -> Array:
+    """Take a block out of a mask whose axes may be 1 long where all share one entry."""
+    return allowed[tuple(slice(None) if size == 1 else run for size, run in zip(allowed.shape, block, strict=False))]
 
 
 def _free_and_end(allowed: Array) -> tuple[int, int]:
@@ -300,10 +324,11 @@ def _without_copies(allowed: Array) -> Array:
     return allowed[tuple(slice(0, 1) if step == 0 else slice(None) for step in allowed.strides)]
 
 
-def _unusable_score(scores: Array, axis: int, start: int) -> NonFiniteError:
-    """Say where the first NaN or infinity stands; blocked scores are gone already, `axis` is cut at `start`."""
+def _unusable_score(scores: Array, block: Block) -> NonFiniteError:
+    """Say where the first NaN or infinity stands in the whole; the block's blocked scores are gone already."""
     position = np.argwhere(np.logical_not(scores < np.inf))[0]
-    position[axis] += start
+    for axis, run in enumerate(block):
+        position[axis] += run.start
     *batch, i, j = position.tolist()
     return NonFiniteError(
         f"the score at {(*batch, i, j)} (destination {i}, source {j}) is NaN or infinity and allowed; scores must be "

@@ -89,10 +89,36 @@ def test_blocks_do_not_change_the_weights(setting, block, batch, own_masks):
 
 def test_blocks_hold_about_so_many_scores(monkeypatch):
     monkeypatch.setattr(core, "BLOCK", 24)
-    assert list(core._blocks((5, 12))) == [(0, slice(0, 2)), (0, slice(2, 4)), (0, slice(4, 6))]
-    assert list(core._blocks((2, 4, 3))) == [(0, slice(0, 2))]
-    assert list(core._blocks((3, 5, 4, 2))) == [(2, slice(k, k + 1)) for k in range(4)]
+    assert list(core._blocks((5, 12))) == [(slice(0, 2),), (slice(2, 4),), (slice(4, 6),)]
+    assert list(core._blocks((2, 4, 3))) == [(slice(0, 2),)]
+    assert list(core._blocks((2, 5, 4, 2))) == [
+        (slice(i, i + 1), run) for i in range(2) for run in (slice(0, 3), slice(3, 6))
+    ]
+    assert list(core._blocks((3, 100))) == [(slice(i, i + 1),) for i in range(3)]
     assert list(core._blocks((0, 3))) == []
+
+
+def test_the_first_unusable_score_is_the_one_named_although_threads_share_the_blocks(monkeypatch):
+    monkeypatch.setattr(core, "BLOCK", 4)
+    scores = np.zeros((50, 2))
+    scores[7, 1] = scores[31, 0] = np.nan
+    for _ in range(20):
+        with pytest.raises(NonFiniteError, match=r"\(7, 1\)"):
+            softmax_over_sources(scores)
+
+
+@given(st.lists(st.floats(-900, 900), min_size=1, max_size=5), st.lists(st.floats(-900, 900), min_size=1, max_size=5))
+def test_a_row_is_bit_for_bit_the_same_beside_any_other_row(row, other):
+    size = min(len(row), len(other))
+    np.testing.assert_array_equal(softmax_over_sources([row[:size], other[:size]])[0], softmax_over_sources(row[:size]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("largest", [-1e4, -88.0, -30.5, -30, -29.5, 0, 29.5, 30, 30.5, 88.0, 1e4])
+def test_weights_are_right_on_both_sides_of_the_safe_exponent(dtype, largest):
+    scores = np.array([largest, largest, largest - 2], dtype)
+    tail = np.exp(-2)
+    np.testing.assert_allclose(softmax_over_sources(scores), np.array([1, 1, tail]) / (2 + tail), rtol=1e-6)
 
 
 def test_only_the_columns_on_which_rows_differ_are_masked():

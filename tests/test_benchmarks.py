@@ -74,12 +74,13 @@ def test_a_benchmark_that_misses_its_bar_is_read_all_the_same(
     (tmp_path / "benchmarks").mkdir()
     monkeypatch.setattr(driver, "ROOT", tmp_path)
     case = {
-        "dtype": "float64", "mask": "none", "time_ratio": 9.0, "processor_ratio": 1.2, "memory_ratio": 1.6,
+        "dtype": "float64", "mask": "none", "time_ratio": 9.0, "in_place_ratio": 9.5,
+        "processor_ratio": 1.2, "memory_ratio": 1.6,
         "milliseconds": {"labkit": 10.0, "textbook": 20.0},
     }  # fmt: skip
     (tmp_path / "benchmarks" / "core.py").write_text(f"import json, sys; print(json.dumps([{case}])); sys.exit(1)")
     rows = list(driver.core())
-    assert [(row.number, row.met) for row in rows] == [(1.2, True), (1.6, False), (0.5, True)]
+    assert [(row.number, row.met) for row in rows] == [(1.2, True), (9.5, True), (1.6, False), (0.5, True)]
     (tmp_path / "benchmarks" / "core.py").write_text("raise RuntimeError('no sandbox')")
     with pytest.raises(SystemExit, match="no sandbox"):
         list(driver.core())
