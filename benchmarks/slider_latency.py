@@ -78,6 +78,21 @@ WATCH = """(kind) => {
   const frame = () => { if (b.recording) b.blank += blank(); requestAnimationFrame(frame); };
   requestAnimationFrame(frame);
 }"""
+# Where the handle is and between which two points to drag it. Landmarks hold a panel's level for a few pixels, and a
+# move that changes nothing is no update: the panel's level is dragged below the first of them, at ln 1 = 0.
+TRACK = {
+    "panel": """node => {
+      const r = node.getBoundingClientRect(), [x, y] = [r.left + r.width / 2, r.top + r.height / 2];
+      const [low, high, now] = ["min", "max", "now"].map(name => Number(node.getAttribute(`aria-value${name}`)));
+      const down = level => y + (now - level) * 92 / (high - low);
+      return [[x, y], [[x, down(low)], [x, down(-0.25)]]];
+    }""",
+    "interact": """node => {
+      const [h, t] = [node, node.closest(".noUi-base")].map(part => part.getBoundingClientRect());
+      const y = h.top + h.height / 2;
+      return [[h.left + h.width / 2, y], [[t.left, y], [t.right, y]]];
+    }""",
+}
 HANDLE = {"panel": '[aria-label="score of destination 3, source 2"]', "interact": ".noUi-handle"}
 
 
@@ -105,20 +120,15 @@ def updates_per_second(notebook: Notebook, kind: str, seconds: float) -> tuple[f
     """Drag to and fro without a pause; changed pictures painted per second, and frames without a picture."""
     page = notebook.page
     handle = page.locator(HANDLE[kind])
-    box = handle.evaluate("node => (node.closest('.noUi-base') ?? node).getBoundingClientRect().toJSON()")
-    along = [box["width"], 0] if kind == "interact" else [0, box["height"] - 40]
-    at = handle.evaluate(
-        "node => { const r = node.getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2]; }"
-    )
-    centre = [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2]
+    at, ends = handle.evaluate(TRACK[kind])
     devtools = page.context.new_cdp_session(page)  # Playwright's own moves look for drag and drop at every step
     page.mouse.move(*at)
     page.mouse.down()
     page.evaluate("() => { bench.paints = []; bench.blank = 0; bench.recording = true; }")
     start, moves = time.perf_counter(), 0
     while (now := time.perf_counter() - start) < seconds:
-        swing = abs((now * 0.8 + 0.25) % 2 - 1) * 0.9 - 0.45  # to and fro at constant speed
-        place = {"x": centre[0] + along[0] * swing, "y": centre[1] + along[1] * swing}
+        swing = abs(now * 4 % 2 - 1)  # to and fro twice a second, at constant speed
+        place = {axis: ends[0][i] + swing * (ends[1][i] - ends[0][i]) for i, axis in enumerate("xy")}
         devtools.send("Input.dispatchMouseEvent", {"type": "mouseMoved", "button": "left", "buttons": 1, **place})
         moves += 1
         time.sleep(max(0, start + moves / 60 - time.perf_counter()))
@@ -130,7 +140,7 @@ def updates_per_second(notebook: Notebook, kind: str, seconds: float) -> tuple[f
 def measure(lab: Lab, kind: str, cells: list[str], presses: int, seconds: float) -> dict[str, float]:
     """Run one design and give its median and 95th percentile in milliseconds, updates per second, blank frames."""
     lab.write(kind, cells)
-    notebook = lab.open(kind)
+    notebook = lab.open(kind, width=1280, height=900)
     notebook.run_all()
     handle = notebook.page.locator(HANDLE[kind])
     handle.scroll_into_view_if_needed()

@@ -95,12 +95,19 @@ function h(tag, props = {}, ...children) {
 function set(node, props) {
   for (const [name, value] of Object.entries(props)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name === "text") node.textContent === value || (node.textContent = value);
+    else if (name === "text") write(node, value);
     else if (name === "style") for (const [key, v] of Object.entries(value)) node.style.setProperty(key, v);
     else if (value === null || value === undefined || value === false) node.removeAttribute(name);
     else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value === true ? "" : value);
   }
   return node;
+}
+
+/** Show one text; the text node stays the same, because a new one costs the browser a new box. */
+function write(node, text) {
+  const only = node.childNodes.length === 1 && node.firstChild;
+  if (only?.nodeType === 3) only.data === text || (only.data = text);
+  else if (node.textContent !== text) node.textContent = text;
 }
 
 /** Tell whether the arguments differ from the last ones: most cells of a large map stay as they are. */
@@ -513,6 +520,10 @@ function groups(now, before, row) {
   });
 }
 
+// Milliseconds between two messages to the kernel. The drawing needs none, and each of them makes JupyterLab redraw
+// its status line and the page's icon, which costs more than our own repaint.
+const KERNEL_PAUSE = 250;
+
 export function render({ model, el }) {
   const panel = PANELS[model.get("kind")];
   const read = () => panel.derive(Object.fromEntries(panel.keys.map((key) => [key, model.get(key)])), model);
@@ -520,6 +531,7 @@ export function render({ model, el }) {
   const start = model.get("start");
   let now = read();
   let [before, control, mine, queued] = [now, null, false, false];
+  let [saved, saving] = [-KERNEL_PAUSE, 0]; // when the kernel last heard of a move; the timer of the next time
 
   /** Write a patch to the model; `name` tells which control moved, so that one run of moves has one "before". */
   const change = (name, patch) => {
@@ -531,6 +543,16 @@ export function render({ model, el }) {
     mine = true;
     Object.entries(patch).forEach(([key, value]) => model.set(key, value));
     mine = false;
+    save();
+  };
+  const save = () => {
+    clearTimeout(saving);
+    const wait = saved + KERNEL_PAUSE - performance.now();
+    if (wait > 0) {
+      saving = setTimeout(save, wait);
+      return;
+    }
+    [saved, saving] = [performance.now(), 0];
     model.save_changes();
   };
   const reset = () => {
@@ -569,7 +591,13 @@ export function render({ model, el }) {
   el.append(frame.node);
   paint();
   checkTruth();
-  return () => heard.forEach(([name, listener]) => model.off(name, listener));
+  return () => {
+    heard.forEach(([name, listener]) => model.off(name, listener));
+    if (saving) {
+      clearTimeout(saving);
+      model.save_changes();
+    }
+  };
 }
 
 /** Largest difference between the numbers here and the kernel's; null on both sides (0/0) agrees. */
