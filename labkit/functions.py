@@ -163,7 +163,7 @@ class Run:
 
     def __init__(self, task: Task, case: Case, outcome: Outcome) -> None:
         self.task, self.case, self.outcome = task, case, outcome
-        right = np.asarray(task.reference(*case))
+        right = _right_values(task, json.dumps(case))
         self.boolean = right.dtype == bool
         self.right: Array = right.astype(float)
         self.given: Array | None = None
@@ -233,11 +233,16 @@ def _possible(task: Task) -> list[Slip]:
     return list(found.values())
 
 
+@lru_cache(maxsize=4096)  # a class hands in hundreds of functions, all called with the same cases
+def _right_values(task: Task, case: str) -> Array:
+    return np.asarray(task.reference(*json.loads(case)))
+
+
 def _slip_values(task: Task, case: Case) -> dict[str, Any]:
     return _slip_values_of(task, json.dumps(case))
 
 
-@lru_cache(maxsize=4096)  # a class hands in hundreds of functions, all called with the same cases
+@lru_cache(maxsize=4096)  # as above
 def _slip_values_of(task: Task, case: str) -> dict[str, Any]:
     return {slip.id: value for slip, value in slips.values(task.step, task.given(json.loads(case)))}
 

@@ -402,7 +402,8 @@ class Marker:
         status = "stopped" if one.stopped else verdict.status
         notes = ("changed its inputs",) if any(reply.changed for reply in one.replies) else ()
         mark = _mark_of(item, verdict)
-        return replace(mark, status=status, case=_shown_case(item, one, outcomes), notes=notes)
+        case = "" if verdict.status == "right" else _shown_case(item, one, outcomes)
+        return replace(mark, status=status, case=case, notes=notes)
 
 
 @contextmanager

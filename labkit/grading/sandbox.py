@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -374,10 +375,12 @@ def visible_paths() -> list[str]:
     return [path for path in dict.fromkeys(paths) if os.path.exists(path)]
 
 
+@cache
 def _interpreter() -> str:
     return os.path.realpath(sys.executable)
 
 
+@cache
 def _numpy_site() -> str:
     spec = importlib.util.find_spec("numpy")
     if spec is None or spec.origin is None:
