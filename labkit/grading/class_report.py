@@ -261,7 +261,8 @@ def _by_hand(report: Report) -> Iterator[str]:
     yield '<section><h2 id="by-hand">Answers to mark by hand</h2>'
     yield (
         "<p>Fill in points here and save, then run <code>labkit report</code> with <code>--manual</code> and the saved "
-        "file. Or fill in the sheet <code>manual.csv</code> in this folder and run <code>labkit report</code>. Marks "
+        "file. Or fill in the sheet <code>manual.csv</code> in this folder and run <code>labkit report</code>; a "
+        "<code>-</code> there takes a mark back. Marks "
         "given by hand stay when the class is graded again.</p>"
     )
     if report.statistics.waiting > len(report.written):

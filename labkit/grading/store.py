@@ -30,11 +30,11 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 
 @dataclass(frozen=True)
 class Manual:
-    """A mark given by a person; it survives every regrade."""
+    """A mark given by a person; it survives every regrade. None takes an earlier one back."""
 
     student: str
     exercise: str
-    points: float
+    points: float | None
     comment: str = ""
 
 
@@ -139,11 +139,12 @@ class Store:
             return dict(db.execute("SELECT name, value FROM facts"))
 
     def mark_by_hand(self, marks: Iterable[Manual]) -> None:
-        """Keep marks given by a person."""
+        """Keep marks given by a person, and forget those taken back."""
         with self._db as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO manual VALUES (:student, :exercise, :points, :comment)", map(asdict, marks)
-            )
+            for mark in marks:
+                db.execute("DELETE FROM manual WHERE student = :student AND exercise = :exercise", asdict(mark))
+                if mark.points is not None:
+                    db.execute("INSERT INTO manual VALUES (:student, :exercise, :points, :comment)", asdict(mark))
 
     def by_hand(self) -> dict[tuple[str, str], Manual]:
         """Give the marks given by a person, by (student, exercise)."""

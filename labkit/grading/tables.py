@@ -207,7 +207,10 @@ def manual_sheet(
 
 
 def read_manual(path: Path, out_of: Mapping[str, float], students: Iterable[str]) -> list[Manual]:
-    """Read the marks somebody filled in; a line without points is not marked yet. Raises LabkitError with the line."""
+    """Read the marks somebody filled in; a line without points is not marked yet, and `-` takes a mark back.
+
+    Raises LabkitError with the line.
+    """
     text = csv_text(path, "the sheet")
     reader = read_csv(text)
     try:
@@ -238,7 +241,9 @@ def _filled(
             yield Manual(student, exercise, points, uncell((line.get("comment") or "").strip()))
 
 
-def _points(path: Path, line: int, text: str, out_of: float | None) -> float:
+def _points(path: Path, line: int, text: str, out_of: float | None) -> float | None:
+    if uncell(text) in ("-", "–", "—"):  # a spreadsheet may make the one into the other
+        return None
     if out_of is None:
         raise LabkitError(f"{path}, line {line}: no exercise of that name is marked by hand.")
     try:

@@ -119,6 +119,15 @@ def test_marks_by_hand_survive_every_regrade(graded: Path, classroom: Path) -> N
         assert "3.5 of 4" in page
 
 
+def test_a_dash_takes_a_mark_back_and_a_blank_leaves_it(graded: Path) -> None:
+    for typed, kept in (("3.5", "3.5"), ("", "3.5"), ("-", "")):
+        rows = sheet(graded / "manual.csv")
+        rows[0]["points"] = typed
+        fill(graded / "manual.csv", rows)
+        assert grading.report([str(graded)]) == 0
+        assert [row["points"] for row in sheet(graded / "manual.csv")] == [kept, ""]
+
+
 def test_a_sheet_with_a_bad_line_is_named_and_left_alone(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = sheet(graded / "manual.csv")
     rows[0]["points"], rows[1]["points"] = "4", "lots"
