@@ -190,6 +190,18 @@ def test_a_fault_of_ours_takes_no_mark_and_is_tried_again(
     assert grade(classroom, KEY, out, report=NONE).marked == 3
 
 
+def test_a_machine_without_the_sandbox_costs_nobody_a_mark(classroom: Path, tmp_path: Path, report: Report) -> None:
+    """A worker of a cluster may lack what the machine that asks it has found."""
+    lacking = Report((), Sandbox("bubblewrap-root", bwrap=str(tmp_path / "no-bwrap")))
+    summary = grade(classroom, KEY, tmp_path / "out", report=lacking)
+    assert summary.internal == ["ada", "bob", "cy"]
+    assert summary.exit_status == 1
+    with Store(tmp_path / "out") as store:
+        assert {result.reason for result in store.results()} >= {"FileNotFoundError while marking small_key"}
+    assert grade(classroom, KEY, tmp_path / "out", report=report).marked == 3
+    assert points(tmp_path / "out")["ada"] == 6
+
+
 def test_a_torn_state_file_is_said_so(classroom: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "state.sqlite").write_bytes(b"torn" * 500)
