@@ -1,7 +1,8 @@
 """What every panel shares: arrays as traits, the lock, reset, agreement with the front-end, and the still picture.
 
 The traits are the truth. The front-end (`panel.mjs`) repeats the little arithmetic that a repaint within one frame
-needs, sends every move with a growing `revision`, and this side answers with labkit's own numbers and `confirmed`.
+needs, sends moves with a growing `revision` (a few times a second in a drag), and this side answers with labkit's own
+numbers and `confirmed`.
 """
 
 from __future__ import annotations
