@@ -129,7 +129,7 @@ class Exercise:
     def task(self) -> Task:
         """Give the task of a function exercise."""
         task = self.inputs["task"]
-        return task if isinstance(task, Task) else steps.TASKS[task]
+        return task if isinstance(task, Task) else steps.task_named(task)
 
     def judge_results(self, cases: Sequence[Case], outcomes: Sequence[functions.Outcome]) -> Verdict:
         """Judge a function by what its calls gave, wherever they ran: cases[i] gave outcomes[i]."""

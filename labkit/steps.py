@@ -13,6 +13,7 @@ import numpy as np
 from labkit import masks
 from labkit.attention import Array, project, scaled_scores, softmax_over_sources
 from labkit.attention import mix as mix_values
+from labkit.errors import LabkitError
 from labkit.heads import residual
 
 Inputs = Mapping[str, Any]
@@ -35,6 +36,19 @@ AXES: dict[str, tuple[str, ...]] = {
     "Y": ("n", "d_model"),
 }
 
+RULES = ("causal", "padding", "causal+padding", "allowed")
+FORMS = ("allowed", "blocked", "additive")
+
+# What a step cannot do without.
+NEEDS: dict[str, tuple[str, ...]] = {
+    "shapes": ("of",),
+    "projection": ("inputs", "weights"),
+    "scores": ("queries", "keys"),
+    "mixture": ("values",),
+    "update": ("outputs", "W_O"),
+    "mask": ("rule",),
+}
+
 # A step named here can make do without the input of that name: the earlier step computes it.
 MADE_BY = {"weights": "scores", "mixture": "weights"}
 
@@ -42,9 +56,11 @@ MADE_BY = {"weights": "scores", "mixture": "weights"}
 def axis_size(axis: str, sizes: Inputs) -> int:
     """Look one axis up: `m` is `n` unless given, `H d_v` is the width of all heads side by side."""
     if axis == "H d_v":
-        return int(sizes.get("H") or 1) * int(sizes["d_v"])
-    if axis == "m":
-        return int(sizes.get("m") or sizes["n"])
+        return int(sizes.get("H") or 1) * axis_size("d_v", sizes)
+    if axis == "m" and not sizes.get("m"):
+        axis = "n"
+    if axis not in sizes:
+        raise LabkitError(f"the shape of {sizes.get('of')!r} needs the size {axis}: add {axis}=…")
     return int(sizes[axis])
 
 
@@ -54,7 +70,7 @@ def shapes(given: Inputs) -> tuple[int, ...]:
     >>> shapes({"of": "W_Q", "d_model": 12, "d_k": 3})
     (12, 3)
     """
-    return tuple(axis_size(axis, given) for axis in AXES[given["of"]])
+    return tuple(axis_size(axis, given) for axis in _known(AXES, given["of"], "array"))
 
 
 def projection(given: Inputs) -> Array:
@@ -92,20 +108,25 @@ def mask(given: Inputs) -> Array:
 
 def allowed_by(rule: str, given: Inputs) -> Array:
     """Give `allowed` for "causal", "padding", "causal+padding", or "allowed" (the array itself)."""
+    _known(dict.fromkeys(RULES), rule, "rule of a mask")
     if rule == "allowed":
+        _need("this mask", given, "allowed")
         return np.asarray(given["allowed"], dtype=bool)
     parts = []
     if "padding" in rule:
+        _need("a padding mask", given, "is_real")
         real = masks.padding(given["is_real"])
         n = given.get("n") or real.shape[-1]
         parts.append(np.broadcast_to(real, (*real.shape[:-2], n, real.shape[-1])))
     if "causal" in rule:
+        _need("a causal mask", given, "n")
         parts.append(masks.causal(given["n"], given.get("m"), given.get("align")))
     return masks.combine(*parts)
 
 
 def in_form(allowed: Array, form: str) -> Array:
     """Say the same mask as "allowed", "blocked" or "additive" (0 and -inf)."""
+    _known(dict.fromkeys(FORMS), form, "form of a mask")
     if form == "additive":
         return np.where(allowed, 0.0, -np.inf)
     return ~allowed if form == "blocked" else allowed
@@ -136,6 +157,12 @@ def induction_targets(given: Inputs) -> list[int]:
     return [earlier[-1] + 1 if earlier else -1 for earlier in copies]
 
 
+def _called(name: str, given: Inputs) -> Any:
+    if not callable(given[name]):
+        raise LabkitError(f"`{name}` is {given[name]!r}; it must be a function that computes it, {name}=lambda: …")
+    return given[name]()
+
+
 TRUTHS: dict[str, Callable[[Inputs], Any]] = {
     "shapes": shapes,
     "projection": projection,
@@ -144,9 +171,9 @@ TRUTHS: dict[str, Callable[[Inputs], Any]] = {
     "mixture": mixture,
     "update": update,
     "mask": mask,
-    "number": lambda given: given["by"](),
-    "ordering": lambda given: list(given["by"]()),
-    "choice": lambda given: given["outcome"](),
+    "number": lambda given: _called("by", given),
+    "ordering": lambda given: list(_called("by", given)),
+    "choice": lambda given: _called("outcome", given),
     "dot": lambda given: np.dot(given["a"], given["b"]),
     "matmul": lambda given: project(given["A"], given["B"]),
     "transpose": lambda given: np.transpose(given["A"]),
@@ -166,7 +193,25 @@ def truth(step: str, given: Inputs) -> Any:
     [0.25, 0.75]
     """
     step, given = expand(step, given)
+    _need(step, given, *NEEDS.get(step, ()))
     return TRUTHS[step](complete(step, given))
+
+
+def task_named(name: str) -> Task:
+    """Return one of `TASKS`; LabkitError with all their names for any other."""
+    task: Task = _known(TASKS, name, "task")
+    return task
+
+
+def _need(what: str, given: Inputs, *names: str) -> None:
+    if missing := [name for name in names if given.get(name) is None]:
+        raise LabkitError(f"{what} cannot be computed without {' and '.join(missing)}; given: {', '.join(given)}")
+
+
+def _known(table: Mapping[str, Any], name: Any, what: str) -> Any:
+    if name not in table:
+        raise LabkitError(f"there is no {what} {name!r}; there are {', '.join(table)}")
+    return table[name]
 
 
 def complete(step: str, given: Inputs) -> Inputs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import nbformat
 import pytest
 
 from labkit import feedback
-from labkit.authoring import build, coverage, main
+from labkit.authoring import build, coverage, main, notebooks
+from labkit.authoring.feedback_file import collect
 from labkit.authoring.problems import BuildError
 from labkit.authoring.source import read_lesson
+from labkit.authoring.truth import prove
 
 FRONT = "---\ntitle: Small\nminutes: 5\noutcome: see one row of weights\n---\n"
 SETUP = "```{code-cell} python\nimport numpy as np\nimport labkit\nfrom labkit import check\n```\n"
@@ -219,11 +222,11 @@ def line_of(text: str, needle: str) -> int:
 ANSWER_LINE = "# three shares"
 STRUCTURE = [
     ("points: 2\n", "", "no points"),
-    ("points: 2", "points: many", "no points"),
+    ("points: 2", "points: many", "points are 'many', not a number"),
     ("hints:\n  - Which sources may it read?\n", "", "no hints"),
     ("Which sources may it read?", "Think: which sources?", "not as text: put it in quotes"),
-    ("hints:\n  - Which", "hints: Which", "'hints' must be a list"),
-    ("points: 2", "points: 2\nwhy: [right]", "'why' must be a dict"),
+    ("hints:\n  - Which", "hints: Which", "'hints' is 'Which sources may it read?'; it must be a list"),
+    ("points: 2", "points: 2\nwhy: [right]", "it must be one sentence for each name"),
     ("covers: [M1]", "covers: [M99]", "covers 'M99', which labkit/authoring/ids.toml does not know"),
     ("covers: [M1]", "cover: [M1]", "unknown cell option 'cover'"),
     ('check.weights("small-row"', 'check.weights("other"', "the check that follows is for 'other'"),
@@ -232,6 +235,12 @@ STRUCTURE = [
     ("[1/3, 2/3, 0]", "[1/3, 2/3, 1]", "the answer written here and the computed truth disagree"),
     ("[1/3, 2/3, 0]", "[1/3, ..., 0]", "the answer written here and the computed truth disagree"),
     ("np.log(2), 5]", "np.log(2), -2000]", "would accept the slip 'weights-mask-ignored'"),
+    ("check.weights(", "row = 0\ncheck.weights(", "assigns row, the answer's own name"),
+    ("row = [", "rwo = [", "its check judges row; the answer cell assigns rwo"),
+    ("points: 2", "points: 2\nwhy: {typo: No.}", "`why` explains 'typo', which is no slip of its check"),
+    ("True, False])", "True, False], slips={'x': lambda: [0, 1, 0]})", "says nothing about the slip 'x'"),
+    ("points: 2", "points: 2\ngiven: ['1/7']", "small-row: `given` keeps 1 / 7, but no part"),
+    ("covers: [M1]", "covers: M1", "the option 'covers' is 'M1'; it must be a list"),
     ("[weights-mask-ignored]", "[weights-typo]", "lists the slip 'weights-typo'"),
     ("row = [1/3, 2/3, 0]", "for row in [[1/3, 2/3, 0]]: pass", "an answer cell holds assignments and functions"),
 ]
@@ -254,6 +263,8 @@ ELSEWHERE = [
     ("import labkit", "%matplotlib inline", 13, "magics"),
     ("import labkit", "x = 1  # " + "long" * 30, 13, "a code line of 129 characters"),
     ("import labkit", "x = 1\n" * 20 + "import labkit", 12, "a code cell of 23 lines"),
+    ("answer: small-row\n", "", 25, "unknown cell option 'hints'; a cell without `answer` knows: covers, tags"),
+    ("points: 2", "points: 2\ntags: hide-input", 21, "tags are a list"),
     ("## Look", "# Look", 7, "title comes from the front matter"),
 ]
 
@@ -264,8 +275,52 @@ def test_refusals_elsewhere(tmp_path: Path, old: str, new: str, line: int, compl
     assert any(re.match(rf"{line}: .*{complaint}", entry) for entry in found), found
 
 
-def test_unreadable_cell_options_are_refused(tmp_path: Path) -> None:
-    assert any("cannot be read" in entry for entry in refused(tmp_path, LESSON.replace("covers: [M1]", "covers: [M1")))
+CALLS = [  # instead of `check.weights("small-row", row, …)`; only the line of the whole call is asked for
+    ('check.shapes("small-row", row, of="scores", n=2)', "there is no array 'scores'; there are X, "),
+    ('check.shapes("small-row", row, of="S")', "the shape of 'S' needs the size n"),
+    ('check.shapes("small-row", row)', "check.shapes cannot be called like this: missing a required argument: 'of'"),
+    ('check.weights("small-row", row, [0, 0])', "too many positional arguments; everything after the answer"),
+    ('check.weigths("small-row", row)', "there is no check.weigths; there are choice, "),
+    ('check.weights("small-row", row, score=[0])', "scores cannot be computed without queries and keys; given: score"),
+    ('check.mask("small-row", row, rule="casual", n=3)', "there is no rule of a mask 'casual'; there are causal, "),
+    ('check.mask("small-row", row, rule="causal")', "a causal mask cannot be computed without n; given: rule"),
+    ('check.mask("small-row", row, rule="causal", n=3, form="x")', "there is no form of a mask 'x'; there are allowed"),
+    ('check.number("small-row", row, by=1)', "`by` is 1; it must be a function that computes it, by=lambda: "),
+]
+
+
+@pytest.mark.parametrize(("call", "complaint"), CALLS)
+def test_a_check_that_cannot_be_computed_says_what_it_needs(tmp_path: Path, call: str, complaint: str) -> None:
+    text = re.sub(r"check\.weights\(.*\)", lambda found: call, LESSON).replace("slips: [weights-mask-ignored]\n", "")
+    [found] = [entry for entry in refused(tmp_path, text) if "small-row" in entry]
+    lines = {line_of(text, ANSWER_LINE), line_of(text, call)}
+    assert int(found.split(":")[0]) in lines
+    assert complaint in found
+    assert "\n" not in found
+
+
+def test_a_task_that_does_not_exist_is_answered_with_those_that_do(tmp_path: Path) -> None:
+    text = LESSON.replace("row = [1/3, 2/3, 0]", 'def row(n):\n    """Rows."""\n    return n').replace(
+        "check.weights(", 'check.function("small-row", row, task="rows")\nprint('
+    )
+    line = line_of(text, "check.function")
+    assert refused(tmp_path, text)[0].startswith(f"{line}: small-row: there is no task 'rows'; there are dot, ")
+
+
+def test_what_is_written_and_what_is_computed_are_both_shown(tmp_path: Path) -> None:
+    [found] = refused(tmp_path, LESSON.replace("[1/3, 2/3, 0]", "[1/3, 1/3, 0]"))
+    assert "disagree: [0.3333, 0.3333, 0] is written, [0.3333, 0.6667, 0] is computed. Entry 2 differs." in found
+
+
+def test_unreadable_cell_options_are_refused_in_one_line_with_the_cells_line(tmp_path: Path) -> None:
+    [found] = refused(tmp_path, LESSON.replace("covers: [M1]", "covers: [M1"))
+    assert re.match(rf"{line_of(LESSON, 'answer: small-row') - 2}: options or front matter cannot be read", found)
+    assert "\n" not in found
+
+
+def test_options_of_a_choice_are_written_out(tmp_path: Path) -> None:
+    [found] = refused(tmp_path, LESSON.replace('options="ABC"', "options=letters"))
+    assert found == f'{line_of(LESSON, "pick =")}: small-choice: `options` is letters; write them out, options="ABC"'
 
 
 def test_two_cells_with_one_id_are_refused(tmp_path: Path) -> None:
@@ -284,7 +339,7 @@ def test_an_id_used_twice_is_refused_within_and_across_lessons(tmp_path: Path) -
     first = line_of(LESSON, ANSWER_LINE)
     assert f"exercise id 'small-row' is already used in line {first}" in refused(tmp_path, LESSON + EXERCISE)[0]
     lesson(tmp_path, LESSON, "02_other")
-    assert "'small-row' is already used in 02_other.md" in refused(tmp_path, LESSON)[0]
+    assert f"'small-row' is already used in 02_other.md:{first}: choose another" in refused(tmp_path, LESSON)[0]
 
 
 def test_a_check_must_not_depend_on_names_that_change_later(tmp_path: Path) -> None:
@@ -349,14 +404,23 @@ def test_widgets_leave_their_fallback_and_no_state(tmp_path: Path) -> None:
     assert "widgets" not in made["metadata"]
 
 
-def test_the_guides_example_builds(tmp_path: Path) -> None:
+def test_the_guides_examples_build_where_it_says(tmp_path: Path) -> None:
     guide = (build.ROOT / "docs/authoring.md").read_text(encoding="utf-8")
     cells = re.findall(r"^````markdown\n(.*?)^````$", guide, re.MULTILINE | re.DOTALL)
-    assert len(cells) == 2
-    inputs = "import labkit\nS, allowed = labkit.worked_example().scores, labkit.masks.causal(3)\n"
-    lesson(tmp_path, "\n".join([FRONT, SETUP.replace("import labkit\n", inputs), *cells]))
-    blank = json.loads(build.make(tmp_path, ["03"])[Path("notebooks/03_small.ipynb")])
-    assert blank["cells"][2]["source"] == ["# exercise: masks-third-row (1 point)\n", "third_row = [..., ..., ...]"]
+    [place] = re.findall(r"above the line that starts with `(.*?)`", guide)
+    source = (build.ROOT / "answer_keys/03_masks.md").read_text(encoding="utf-8")
+    assert (len(cells), source.count(f"\n{place}")) == (4, 1)
+    text = source.replace(f"\n{place}", "\n".join(["", *cells, place]))
+    made = read_lesson(lesson(tmp_path, text, "03_masks"))
+    with feedback.using(collect(made)):
+        records = prove(made, dict(os.environ))
+        row = records["masks-third-row"].exercise
+        named = row.judge([0.09003, 0.24473, 0.66524])
+        assert named.message == "These are powers of e. The scores are the units times ln 2, so take powers of 2."
+    draft = notebooks.draft(made, solved=False).notebook
+    sources = {cell.id: cell.source for cell in draft.cells}
+    assert sources["answer-masks-third-row"].endswith("third_row = [..., ..., ...]")
+    assert sources["answer-masks-write-sound"].endswith('"""\n    ...')
 
 
 def test_main_reports_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,9 @@ def blank(source: str, filling: str = "...", given: Sequence[str] = ()) -> str:
     kept = [ast.unparse(ast.parse(part, mode="eval")) for part in given]
     answers = [hole for statement in tree.body for hole in _statement(statement, starts, filling, kept)]
     if kept or not answers:
-        raise CannotBlankError(1, f"no part reads {kept[0]}" if kept else "nothing is left to answer")
+        raise CannotBlankError(
+            1, f"`given` keeps {kept[0]}, but no part of the answer reads so" if kept else "nothing is left to answer"
+        )
     blanked = _fill(source.encode(), _outermost(sorted([*answers, *_comments(source, starts)]))).decode()
     return "\n".join(line.rstrip() for line in blanked.splitlines()).rstrip("\n")
 

@@ -83,9 +83,9 @@ def _shared_ids(lessons: list[Lesson]) -> Iterator[Problem]:
     for lesson in lessons:
         for exercise in lesson.exercises:
             if exercise.id in home:
-                text = f"exercise id {exercise.id!r} is already used in {home[exercise.id]}"
+                text = f"exercise id {exercise.id!r} is already used in {home[exercise.id]}: choose another"
                 yield Problem(lesson.path, exercise.answer.line, text)
-        home.update({exercise.id: lesson.path.name for exercise in lesson.exercises})
+        home.update({one.id: f"{lesson.path.name}:{one.answer.line}" for one in lesson.exercises})
 
 
 def _feedback_files(lessons: list[Lesson]) -> Files:

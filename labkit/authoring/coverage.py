@@ -46,7 +46,11 @@ def unknown_ids(lessons: list[Lesson]) -> Iterator[Problem]:
     for lesson in lessons:
         for cell, name in lesson.covers:
             if name not in known:
-                yield Problem(lesson.path, cell.line, f"covers {name!r}, which labkit/authoring/ids.toml does not know")
+                here = [topic.id for topic in known.values() if topic.lesson == lesson.name.split("_")[0]]
+                text = (
+                    f"covers {name!r}, which labkit/authoring/ids.toml does not know; this lesson has {', '.join(here)}"
+                )
+                yield Problem(lesson.path, cell.line, text)
 
 
 def uncovered(lessons: list[Lesson]) -> list[Topic]:

@@ -140,7 +140,7 @@ def _answer_cell(lesson: Lesson, exercise: Exercise, solved: bool) -> dict[str, 
         filling, given = ('""' if by_hand else "..."), cell.options.get("given", [])
         body = cell.source if solved else blank(cell.source, filling, given)
     except CannotBlankError as error:
-        raise BuildError([Problem(lesson.path, cell.line + error.line - 1, str(error))]) from error
+        raise BuildError([Problem(lesson.path, cell.line + error.line - 1, f"{exercise.id}: {error}")]) from error
     metadata = _roles(exercise, "answer", solution=True, grade=by_hand)
     return _code(f"answer-{exercise.id}", f"{marker(exercise.id, exercise.points)}\n{body}", metadata)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,17 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from jupytext.myst import MystMetadataParsingError, myst_to_notebook  # type: ignore[import-untyped]
+from nbformat import ValidationError
 
 from labkit.authoring.problems import BuildError, Problem
+from labkit.checks import Checks
 
 ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 TITLE = re.compile(r"^# ", re.MULTILINE)
 MOST_LINES, LONGEST_LINE = 20, 120
 LONGEST_ID = 48  # a cell id holds 64 characters and gets a prefix
 ANSWER_OPTIONS = {"answer", "points", "covers", "hints", "why", "predict", "slips", "shown", "given", "tags"}
-KINDS = {"hints": list, "why": dict, "covers": list, "slips": list, "given": list}
+KINDS = {"hints": list, "why": dict, "covers": list, "slips": list, "given": list, "tags": list}
+IN_YAML = {list: "a list, `[…]`", dict: "one sentence for each name, `{A: …}`"}
 CELL_OPTIONS = {"tags", "covers"}
 FRONT_MATTER = {"title", "minutes", "outcome", "jupytext", "kernelspec"}
+STEPS = {name: inspect.signature(method) for name, method in vars(Checks).items() if not name.startswith("_")}
 UNHINTED = {"choice", "written"}  # a choice explains every option in `why`; free text is read by a person
 
 
@@ -92,7 +97,10 @@ def read_lesson(path: Path) -> Lesson:
     try:
         notebook = myst_to_notebook(text, add_source_map=True)
     except MystMetadataParsingError as error:
-        raise BuildError([Problem(path, 1, f"cell options or front matter cannot be read: {error}")]) from error
+        raise BuildError([_unreadable(path, str(error))]) from error
+    except ValidationError as error:  # tags are the one option that the notebook format itself looks at
+        line = next((i for i, line in enumerate(text.splitlines(), 1) if re.match(r"tags: *[^\[ ]", line)), 1)
+        raise BuildError([Problem(path, line, f"tags are a list, `tags: [hide-input]`: {error.message}")]) from error
     lines = text.splitlines()
     starts = notebook.metadata.pop("source_map")
     cells = [_cell(raw, start, lines) for raw, start in zip(notebook.cells, starts, strict=True)]
@@ -102,6 +110,14 @@ def read_lesson(path: Path) -> Lesson:
     if problems:
         raise BuildError([Problem(path, line, text) for line, text in problems])
     return Lesson(path, front, cells, exercises)
+
+
+def _unreadable(path: Path, said: str) -> Problem:
+    """Say in one line, with the line of the cell, what the YAML reader says in many."""
+    place = re.search(r"at line (\d+)", said)
+    return Problem(
+        path, int(place[1]) if place else 1, f"options or front matter cannot be read: {' '.join(said.split())}"
+    )
 
 
 def check_call(source: str) -> ast.Call | None:
@@ -149,8 +165,12 @@ def _cell_problems(cells: list[Cell]) -> Iterator[tuple[int, str]]:
         if cell.kind == "markdown" and any(TITLE.search(part) for part in cell.source.split("```")[::2]):
             yield cell.line, "the title comes from the front matter; headings here start with ##"
         known = ANSWER_OPTIONS if "answer" in cell.options else CELL_OPTIONS
+        here = "known here" if "answer" in cell.options else "a cell without `answer` knows"
         for name in sorted(set(cell.options) - known):
-            yield cell.line, f"unknown cell option {name!r}; known here: {', '.join(sorted(known))}"
+            yield cell.line, f"unknown cell option {name!r}; {here}: {', '.join(sorted(known))}"
+        for name in sorted(KINDS.keys() & known & cell.options.keys()):
+            if not isinstance(given := cell.options[name], kind := KINDS[name]):
+                yield cell.line, f"the option {name!r} is {given!r}; it must be {IN_YAML[kind]}"
         if cell.kind == "code":
             yield from _code_problems(cell)
 
@@ -175,37 +195,74 @@ def _id_problems(exercises: list[Exercise]) -> Iterator[tuple[int, str]]:
         if not ID.fullmatch(name) or len(name) > LONGEST_ID:
             yield line, f"exercise id {name!r}: use at most {LONGEST_ID} small letters and digits joined by hyphens"
         if name in seen:
-            yield line, f"exercise id {name!r} is already used in line {seen[name]}"
+            yield line, f"exercise id {name!r} is already used in line {seen[name]}: choose another"
         seen.setdefault(name, line)
         yield from ((line, f"{name}: {text}") for text in _exercise_problems(exercise))
 
 
 def _exercise_problems(exercise: Exercise) -> Iterator[str]:
     options = exercise.answer.options
-    if not isinstance(options.get("points"), int | float) or options["points"] < 0:
-        yield "no points; write `points: 2` under the answer"
-    for name, kind in KINDS.items():
-        if name in options and not isinstance(options[name], kind):
-            yield f"{name!r} must be a {kind.__name__}, here it is {options[name]!r}"
-            return
+    points = options.get("points")
+    if isinstance(points, bool) or not isinstance(points, int | float) or points < 0:
+        found = f"points are {points!r}, not a number from 0 up" if "points" in options else "no points"
+        yield f"{found}; write `points: 2` under the answer"
+    if any(not isinstance(options.get(name, kind()), kind) for name, kind in KINDS.items()):
+        return
     for text in [*options.get("hints", []), *options.get("why", {}).values()]:
         if not isinstance(text, str):
             yield f"YAML reads a hint or reason as {text!r}, not as text: put it in quotes"
     call = check_call(exercise.check.source)
     if call is None:
         yield "the next code cell holds no check; every answer is followed by its check.<step>(…)"
+    elif found := next(_call_problems(exercise, call), ""):
+        yield found
+    else:
+        if exercise.step not in UNHINTED and not options.get("hints"):
+            yield "no hints; write at least one, the last of them a worked sibling with other numbers"
+        if exercise.step == "choice":
+            yield from _choice_problems(call, options.get("why", {}))
+
+
+def _call_problems(exercise: Exercise, call: ast.Call) -> Iterator[str]:
+    """Yield what is wrong with the check as it is written; the first of these is what the author should mend."""
+    step = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if step not in STEPS:
+        yield f"there is no check.{step}; there are {', '.join(sorted(STEPS))}"
         return
     first = call.args[0] if call.args else None
     if not (isinstance(first, ast.Constant) and first.value == exercise.id):
-        yield f"the check that follows is for {ast.unparse(first) if first else 'nothing'}"
-    if exercise.step not in UNHINTED and not options.get("hints"):
-        yield "no hints; write at least one, the last of them a worked sibling with other numbers"
-    if exercise.step == "choice":
-        yield from _choice_problems(call, options.get("why") or {})
+        yield f"the check that follows is for {ast.unparse(first) if first else 'nothing'}; write {exercise.id!r} first"
+    answered = _assigned(exercise.answer.source)
+    judged = {node.id for part in call.args[1:2] for node in ast.walk(part) if isinstance(node, ast.Name)}
+    if not judged & answered:
+        names = ", ".join(sorted(answered)) or "nothing"
+        yield f"its check judges {', '.join(sorted(judged)) or 'nothing'}; the answer cell assigns {names}"
+    for name in sorted(answered & _assigned(exercise.check.source)):
+        yield f"its check cell assigns {name}, the answer's own name, over what the learner wrote: use another name"
+    named = {word.arg: word.value for word in call.keywords if word.arg}
+    try:  # what stands behind ** is known only when it runs
+        (STEPS[step].bind if len(named) == len(call.keywords) else STEPS[step].bind_partial)(None, *call.args, **named)
+    except TypeError as error:
+        yield f"check.{step} cannot be called like this: {error}; everything after the answer is written name=value"
+
+
+def _assigned(source: str) -> set[str]:
+    """Return the names that a cell binds at its top level."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:  # reported with its own line
+        return set()
+    parts = [part for node in body if not isinstance(node, ast.FunctionDef) for part in ast.walk(node)]
+    stored = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return stored | {node.name for node in body if isinstance(node, ast.FunctionDef)}
 
 
 def _choice_problems(call: ast.Call, why: dict[str, str]) -> Iterator[str]:
     given = next((word.value for word in call.keywords if word.arg == "options"), None)
-    offered = list(ast.literal_eval(given)) if given is not None else list("ABC")
-    if sorted(map(str, why)) != sorted(map(str, offered)):
+    try:
+        offered = list(map(str, ast.literal_eval(given))) if given is not None else list("ABC")
+    except (ValueError, TypeError):
+        yield f'`options` is {ast.unparse(given) if given else None}; write them out, options="ABC"'
+        return
+    if sorted(map(str, why)) != sorted(offered):
         yield f"`why` explains {', '.join(map(str, why)) or 'nothing'}; it must explain each of {', '.join(offered)}"

@@ -6,12 +6,14 @@ import contextlib
 import io
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from labkit.answers import in_words
 from labkit.authoring.problems import BuildError, Problem
 from labkit.authoring.source import Exercise, Lesson
+from labkit.errors import LabkitError
 
 SETTLED = {"right", "recorded"}
 
@@ -41,11 +43,18 @@ def _answer_problems(exercise: Exercise, made: list[Any]) -> Iterator[str]:
         return
     record = made[0]
     if record.verdict.status not in SETTLED:
-        yield f"the answer written here and the computed truth disagree: {record.verdict}"
+        yield f"the answer written here and the computed truth disagree: {_disagreement(record)}"
     elif not _still_so(record):
         yield "its check gives another result after the lesson's end: it uses a name that a later cell reassigns"
     else:
         yield from _slip_problems(exercise, record.exercise)
+
+
+def _disagreement(record: Any) -> str:
+    """Say both answers and what the check says, on one line; a function is shown by the call that went wrong."""
+    verdict, truth = record.verdict, record.exercise.truth()
+    both = "" if truth is None else f"{in_words(record.answer)} is written, {in_words(truth)} is computed. "
+    return " ".join(f"{both}{verdict.message} {verdict.case}".split())
 
 
 def _still_so(record: Any) -> bool:
@@ -65,10 +74,24 @@ def _slip_problems(exercise: Exercise, asked: Any) -> Iterator[str]:
             yield f"lists the slip {name!r}, which cannot happen with its inputs; these can: {', '.join(sorted(wrong))}"
         elif asked.judge(wrong[name]).status == "right":
             yield f"would accept the slip {name!r}: choose inputs for which it gives something else"
+    yield from _wordless(exercise, asked, wrong)
+
+
+def _wordless(exercise: Exercise, asked: Any, wrong: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each slip of the call without a sentence to show, and each sentence of the cell that none would show."""
+    for slip, _ in asked.slips():
+        if not slip.refutation:
+            yield f"says nothing about the slip {slip.id!r}: add `why: {{{slip.id}: …}}` with one sentence"
+    if exercise.step in ("choice", "written"):
+        return
+    for name in exercise.answer.options.get("why", {}):
+        if name != "right" and name not in wrong:
+            yield f"`why` explains {name!r}, which is no slip of its check; add it to `slips={{…}}` in the call"
 
 
 def _run(lesson: Lesson) -> None:
     """Execute the code cells in order, with the source's own line numbers in any traceback."""
+    names = {id(exercise.check): f"{exercise.id}: " for exercise in lesson.exercises}
     namespace: dict[str, Any] = {"__name__": "__main__", "display": lambda *shown: None}
     for cell in lesson.cells:
         if cell.kind != "code":
@@ -77,7 +100,8 @@ def _run(lesson: Lesson) -> None:
             exec(compile("\n" * (cell.line - 1) + cell.source, str(lesson.path), "exec"), namespace)
         except Exception as error:
             line = _line_in(lesson.path, error) or cell.line
-            raise BuildError([Problem(lesson.path, line, f"{type(error).__name__}: {error}")]) from error
+            said = str(error) if isinstance(error, LabkitError) else f"{type(error).__name__}: {error}"
+            raise BuildError([Problem(lesson.path, line, f"{names.get(id(cell), '')}{said}")]) from error
 
 
 def _line_in(path: Path, error: Exception) -> int | None:
