@@ -15,6 +15,11 @@ from labkit.attention import Array
 
 TOLERANCE = 1e-6  # relative to the largest expected magnitude, so that honest float32 work passes
 DEEPEST = 8
+NOT_FINITE = {
+    "nan": "is NaN, which is not a number (0/0 gives it): a finite number is expected.",
+    "inf": "is infinite: a finite number is expected.",
+    "-inf": "is infinite: a finite number is expected.",
+}
 MOST = 1_000_000
 
 Result = TypeVar("Result")
@@ -86,6 +91,19 @@ def shape_of(answer: Any) -> tuple[int, ...]:
     return (len(answer), *(inner[0] if inner else ()))
 
 
+def shape_in_words(shape: tuple[int, ...]) -> str:
+    """Say what shape an answer should have.
+
+    >>> shape_in_words(()), shape_in_words((3,)), shape_in_words((1, 2))
+    ('one number', 'one row of 3, shape (3,)', 'shape (1, 2): 1 row of 2')
+    """
+    if shape == ():
+        return "one number"
+    if len(shape) == 1:
+        return f"one row of {shape[0]}, shape {shape}"
+    return f"shape {shape}: {shape[-2]} {'row' if shape[-2] == 1 else 'rows'} of {shape[-1]}"
+
+
 @_reading
 def read_numbers(answer: Any) -> Array:
     """Read lists, tuples, arrays, tensors, fractions and floats of any width as a float64 array.
@@ -138,6 +156,8 @@ def _plain(answer: Any) -> Any:
 def _number(leaf: Any, place: tuple[int, ...]) -> float:
     if isinstance(leaf, (bool, np.bool_)):
         raise UnreadableError(f"{where(place)} is {leaf}; a boolean is not a number here: write a number.")
+    if isinstance(leaf, str) and leaf.strip().casefold() == "nan":
+        raise UnreadableError(f"{where(place)} {NOT_FINITE['nan']}")
     if isinstance(leaf, str):
         raise UnreadableError(f"{where(place)} is the text {_shown(leaf)}: write the number without quotes.")
     if not isinstance(leaf, (numbers.Real, Decimal)):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import re
+import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +29,8 @@ class Record:
     answer: Any
     verdict: Verdict
 
+
+STOPPED = "The answer cell ended in an error when it last ran, so this is about what you answered before."
 
 _collectors: list[list[Record]] = []
 
@@ -55,7 +60,31 @@ def submit(exercise: Exercise, answer: Any) -> Any:
     verdict = exercise.judge(answer)
     if os.environ.get("NBGRADER_EXECUTION"):
         return _for_nbgrader(verdict)
-    return _noted(exercise, answer, verdict)
+    verdict = _noted(exercise, answer, verdict)
+    return replace(verdict, message=f"{STOPPED} {verdict.message}") if _stopped(exercise.id) else verdict
+
+
+def _stopped(exercise_id: str) -> bool:
+    """Say whether the answer cell ended in an error when it last ran here, so that its names hold an older answer.
+
+    IPython keeps the text of every cell, and how the last one ended; a cell before that can only be read again.
+    """
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    cells = shell.history_manager.input_hist_parsed if shell else []
+    runs = [i for i, cell in enumerate(cells) if cell.lstrip().startswith(f"# exercise: {exercise_id} (")]
+    if not runs or runs[-1] == len(cells) - 1:  # this very cell
+        return False
+    return not (_is_python(cells[runs[-1]]) and (runs[-1] < len(cells) - 2 or shell.last_execution_succeeded))
+
+
+def _is_python(cell: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(cell, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _for_nbgrader(verdict: Verdict) -> Any:

@@ -31,7 +31,6 @@ REASONS = {
     "ordering": "The computation gives the same order.",
     "choice": "That is what the computation gives.",
     "sealed": "Yes.",
-    "function": "Your function agrees with the computation on every case.",
 }
 
 
@@ -131,10 +130,16 @@ class Exercise:
         task = self.inputs["task"]
         return task if isinstance(task, Task) else steps.task_named(task)
 
-    def judge_results(self, cases: Sequence[Case], outcomes: Sequence[functions.Outcome]) -> Verdict:
-        """Judge a function by what its calls gave, wherever they ran: cases[i] gave outcomes[i]."""
-        finding = functions.judge(self.task, cases, outcomes)
-        return replace(self._verdict(finding.status, finding.message, finding.slip), case=finding.case)
+    def judge_results(
+        self, cases: Sequence[Case], outcomes: Sequence[functions.Outcome], names: Sequence[str] = ()
+    ) -> Verdict:
+        """Judge a function by what its calls gave, wherever they ran: cases[i] gave outcomes[i].
+
+        A failing case is shown with the function's own parameter `names`, if they are known.
+        """
+        finding = functions.judge(self.task, cases, outcomes, names)
+        reason = self.feedback.why.get("right") if finding.status == "right" else ""
+        return replace(self._verdict(finding.status, reason or finding.message, finding.slip), case=finding.case)
 
     def _inline_slips(self) -> Iterator[tuple[Slip, Any]]:
         if self.step == "choice":
@@ -221,13 +226,14 @@ def _read(answer: Any, expected: Array, booleans: bool) -> Array:
 
 def _refuse_shape(shape: tuple[int, ...], expected: Array) -> None:
     if shape != expected.shape:
-        raise UnreadableError(f"the shape is {shape}; expected is {_shape_in_words(expected.shape)}.")
+        found = f"the shape is {shape}" if shape else "it is a single number"
+        raise UnreadableError(f"{found}; expected is {answers.shape_in_words(expected.shape)}.")
 
 
 def _refuse_infinite(given: Array, expected: Array) -> None:
     if np.isfinite(expected).all() and not np.isfinite(given).all():
         place = tuple(np.argwhere(~np.isfinite(given))[0].tolist())
-        raise UnreadableError(f"{answers.where(place)} is {given[place]}: it must be a finite number.")
+        raise UnreadableError(f"{answers.where(place)} {answers.NOT_FINITE[str(given[place])]}")
 
 
 def _slip_gives(wrong: Array, given: Array, expected: Array) -> bool:
@@ -237,14 +243,6 @@ def _slip_gives(wrong: Array, given: Array, expected: Array) -> bool:
         return False
     agrees = not (answers.differing(given, wrong) & defined).any()
     return agrees and (wrong.shape != expected.shape or bool((answers.differing(wrong, expected) & defined).any()))
-
-
-def _shape_in_words(shape: tuple[int, ...]) -> str:
-    if shape == ():
-        return "one number"
-    if len(shape) == 1:
-        return f"one row of {shape[0]}, shape {shape}"
-    return f"shape {shape}: {shape[-2]} {'row' if shape[-2] == 1 else 'rows'} of {shape[-1]}"
 
 
 def _what_differs(exercise: Exercise, given: Array, expected: Array) -> str:
@@ -363,7 +361,8 @@ def _judge_function(exercise: Exercise, answer: Any) -> Verdict:
     if functions.is_unwritten(answer):
         return exercise.judge_results([], [])
     cases = exercise.task.cases(random.Random(exercise.id))
-    return exercise.judge_results(cases, functions.run(answer, exercise.task, cases))
+    outcomes = functions.run(answer, exercise.task, cases)
+    return exercise.judge_results(cases, outcomes, functions.parameter_names(answer, exercise.task))
 
 
 _JUDGES: dict[str, Callable[[Exercise, Any], Verdict]] = {

@@ -10,6 +10,7 @@ import contextlib
 import copy
 import ctypes
 import dis
+import inspect
 import io
 import json
 import threading
@@ -70,6 +71,20 @@ def is_unwritten(function: Any) -> bool:
     )
 
 
+def parameter_names(function: Callable[..., Any], task: Task) -> tuple[str, ...]:
+    """Return what the function itself calls the parameters of the task; the task's names where that cannot be told.
+
+    >>> from labkit.steps import TASKS
+    >>> parameter_names(lambda Q, K: ..., TASKS["scores"]), parameter_names(max, TASKS["scores"])
+    (('Q', 'K'), ('queries', 'keys'))
+    """
+    try:
+        names = tuple(inspect.signature(function).parameters)
+    except Exception:  # a built-in, or an object of the learner's own
+        return task.parameters
+    return names if len(names) == len(task.parameters) else task.parameters
+
+
 def run(function: Callable[..., Any], task: Task, cases: Sequence[Case], patience: float = PATIENCE) -> list[Outcome]:
     """Call the function on each case, up to the first that does not come back; what it prints is not shown."""
     outcomes: list[Outcome] = []
@@ -102,7 +117,8 @@ def call(function: Callable[..., Any], task: Task, case: Case, patience: float =
         _stop(worker)
     if not outcome:
         return Outcome(stopped=True)
-    changed = [name for name, now, old in zip(task.parameters, arguments, case, strict=True) if not _same(now, old)]
+    names = parameter_names(function, task)
+    changed = [name for name, now, old in zip(names, arguments, case, strict=True) if not _same(now, old)]
     return Outcome(outcome[0].value, outcome[0].error, changed="".join(changed[:1]))
 
 
@@ -137,8 +153,10 @@ def _stop(worker: threading.Thread) -> None:
 # Judging -------------------------------------------------------------------------------------------------------
 
 
-def judge(task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Finding:
+def judge(task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome], names: Sequence[str] = ()) -> Finding:
     """Compare outcomes with the task's own computation: cases[i] gave outcomes[i]; a missing outcome never came.
+
+    The case in the finding names its arguments as `names` does; without them as the task does.
 
     >>> from labkit.steps import TASKS
     >>> judge(TASKS["dot"], [[[1, 2], [3, 4]]], [Outcome([3, 8])]).slip.label
@@ -154,8 +172,8 @@ def judge(task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Fin
     smallest = min(wrong, key=lambda run: (run.case not in task.visible, len(repr(run.case))))
     if found := _explaining(task, runs):
         message = f"This is what you get from {found[0].label}. {found[0].refutation}"
-        return Finding("wrong", message, found[0], smallest.shown())
-    return Finding("wrong", smallest.complaint, None, smallest.shown())
+        return Finding("wrong", message, found[0], smallest.shown(names))
+    return Finding("wrong", smallest.complaint, None, smallest.shown(names))
 
 
 class Run:
@@ -184,7 +202,8 @@ class Run:
         except UnreadableError as reason:
             return f"Its result cannot be read: {reason}"
         if given.shape != self.right.shape:
-            return f"Its result has shape {given.shape}, expected is {self.right.shape}."
+            found = f"has shape {given.shape}" if given.shape else "is a single number"
+            return f"Its result {found}, expected is {answers.shape_in_words(self.right.shape)}."
         if not answers.same(given, self.right):
             return "Its result differs from the computation."
         if self.task.step == "weights" and (given[self.right == 0] != 0).any():  # a leak below any tolerance
@@ -209,9 +228,9 @@ class Run:
         agrees = not (answers.differing(self.given, value) & ~undefined).any()
         return agrees and (not undefined.any() or not answers.same(self.given, self.right))
 
-    def shown(self) -> str:
+    def shown(self, names: Sequence[str] = ()) -> str:
         """Show the call, what it gave and what was expected."""
-        pairs = zip(self.task.parameters, self.case, strict=True)
+        pairs = zip(names or self.task.parameters, self.case, strict=True)
         arguments = ",\n  ".join(f"{name} = {_short(value)}" for name, value in pairs)
         gave = "no result in time" if self.outcome.stopped else self.outcome.error or _short(self.outcome.value)
         right = self.right.astype(bool) if self.boolean else self.right

@@ -134,7 +134,9 @@ def _answers(exercise_id: str | None = None) -> Iterator[Entry]:
 def _stored_lines() -> list[bytes]:
     place = folder()
     try:
-        return [] if place is None else (place / "journal.jsonl").read_bytes().splitlines()
+        if place is None or not (place / "journal.jsonl").is_file():  # reading a pipe of that name would never end
+            return []
+        return (place / "journal.jsonl").read_bytes().splitlines()
     except OSError:
         return []
 

@@ -14,7 +14,7 @@ Status = Literal["blank", "unreadable", "wrong", "right", "recorded"]
 # Sign and words carry the meaning; the colour of the edge only repeats it, and reads on white and on black.
 _LOOKS: dict[Status, tuple[str, str, str]] = {
     "blank": ("○", "Not answered yet", "#8a8a8a"),
-    "unreadable": ("?", "I cannot read this yet", "#b7791f"),
+    "unreadable": ("?", "I cannot compare this yet", "#b7791f"),
     "wrong": ("✗", "Not yet", "#c4572b"),
     "right": ("✓", "Right", "#2f8f4e"),
     "recorded": ("✎", "Recorded", "#3b7dc4"),

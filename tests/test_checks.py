@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,7 @@ from labkit.feedback import Feedback
 from labkit.variants import variant
 from labkit.verdict import Verdict
 
+ROOT = Path(__file__).parents[1]
 EX = worked_example()
 ROW = Exercise("row", "weights", {"scores": EX.scores[1], "allowed": EX.allowed[1]})
 MAP = Exercise("map", "weights", {"scores": EX.scores, "allowed": EX.allowed})
@@ -147,10 +152,15 @@ def test_a_function_and_a_text() -> None:
         ([1 / 3, 2 / 3], "unreadable", "The shape is (2,); expected is one row of 3, shape (3,)."),
         ([[1 / 3, 2 / 3, 0]], "unreadable", "The shape is (1, 3)"),
         ([[1 / 3], [2 / 3], [0]], "unreadable", "The shape is (3, 1)"),
-        (1, "unreadable", "The shape is ()"),
+        (1, "unreadable", "It is a single number; expected is one row of 3, shape (3,)."),
         ([], "unreadable", "The shape is (0,)"),
-        ([1 / 3, math.nan, 0], "unreadable", "Entry 2 is nan: it must be a finite number."),
-        ([1 / 3, math.inf, 0], "unreadable", "Entry 2 is inf"),
+        (
+            [1 / 3, math.nan, 0],
+            "unreadable",
+            "Entry 2 is NaN, which is not a number (0/0 gives it): a finite number is expected.",
+        ),
+        ([1 / 3, -math.inf, 0], "unreadable", "Entry 2 is infinite: a finite number is expected."),
+        ([1 / 3, " NaN", 0], "unreadable", "Entry 2 is NaN, which is not a number"),
         ([True, False, False], "unreadable", "Entry 1 is True; a boolean is not a number"),
         (["1/3", "2/3", 0], "unreadable", "write the number without quotes"),
         ({1 / 3, 2 / 3, 0}, "unreadable", "a set"),
@@ -170,7 +180,7 @@ def test_ladder(answer: Any, status: str, says: str) -> None:
 
 def test_shape_comes_before_finite_before_type() -> None:
     assert "shape" in ROW.judge([math.nan, True]).message
-    assert "nan" in ROW.judge([True, math.nan, 0]).message
+    assert "NaN" in ROW.judge([True, math.nan, 0]).message
     assert "boolean" in ROW.judge([True, 0, 0]).message
 
 
@@ -516,7 +526,7 @@ def test_under_nbgrader(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
         assert grade(...) == 0
         with pytest.raises(AssertionError, match="a blocked score set to 0"):
             grade([1 / 4, 1 / 2, 1 / 4])
-        with pytest.raises(AssertionError, match="cannot read"):
+        with pytest.raises(AssertionError, match="cannot compare"):
             grade("x")
     assert check.written("w", "text").status == "recorded"
     assert journal.first("row") is None
@@ -540,3 +550,37 @@ class Unwritable:
 )
 def test_an_order_of_anything_is_answered(answer: Any) -> None:
     assert Exercise("order", "ordering", {"by": lambda: ["x", "y"]}).judge(answer).status == "unreadable"
+
+
+STOPPED_RUNS = [  # the cells of a notebook, and whether the last check speaks of an older answer
+    (["# exercise: row (1 point)\nrow = [1/4, 3/4]", "CHECK"], False),
+    (["# exercise: row (1 point)\nrow = [1/4, 3/4]", "# exercise: row (1 point)\nrow = [1/4, ", "CHECK"], True),
+    (["# exercise: row (1 point)\nrow = [1/4, ", "x = 1", "row = [1/4, 3/4]", "CHECK"], True),
+    (["row = 1", "# exercise: row (1 point)\nrow = [1/0, 1]", "CHECK"], True),
+    (["# exercise: row (1 point)\nrow = [1/4, ", "# exercise: row (1 point)\nrow = [1/4, 3/4]", "CHECK"], False),
+    (["# exercise: row (1 point)\n%time\nrow = [1/4, 3/4]", "1 / 0", "CHECK"], False),
+    (["# exercise: other (1 point)\nrow = [", "row = [1/4, 3/4]", "CHECK"], False),
+    (["# exercise: row (1 point)\nrow = [", "# exercise: row (1 point)\nrow = [1/4, 3/4]\nCHECK"], False),
+]
+
+
+def test_a_check_notices_an_answer_cell_that_ended_in_an_error(tmp_path: Path) -> None:
+    call = 'said = str(check.weights("row", row, scores=[0, 1]))'
+    runs = [[cell.replace("CHECK", call) for cell in cells] for cells, _ in STOPPED_RUNS]
+    code = (
+        "import json, sys\n"
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "from labkit import check, checks\n"
+        "shell, noticed = InteractiveShell.instance(), []\n"
+        "for cells in json.loads(sys.argv[1]):\n"
+        "    shell.reset()\n"
+        "    shell.push({'check': check})\n"
+        "    for cell in cells:\n"
+        "        shell.run_cell(cell, store_history=True)\n"
+        "    noticed.append(checks.STOPPED in shell.user_ns['said'])\n"
+        "print('noticed', json.dumps(noticed))\n"
+    )
+    environment = {**os.environ, "IPYTHONDIR": str(tmp_path), "LABKIT_JOURNAL": "off"}
+    command = [sys.executable, "-c", code, json.dumps(runs)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, cwd=ROOT)
+    assert ended.stdout.splitlines()[-1] == f"noticed {json.dumps([noticed for _, noticed in STOPPED_RUNS])}", ended

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labkit import functions, steps
+from labkit import feedback, functions, steps
 from labkit.checks import Exercise
+from labkit.feedback import Feedback
 from labkit.functions import Outcome, call, is_unwritten, judge, run
 from labkit.kill_matrix import survey
 from labkit.steps import TASKS, Task
@@ -183,7 +184,7 @@ def test_the_message_holds_no_numbers_of_a_case() -> None:
         (lambda a, b: "six", "dot", "cannot be read: your answer is the text 'six'"),
         (lambda a, b: True, "dot", "a boolean is not a number"),
         (lambda A: zip(*A, strict=True), "transpose", "wrap it in list(...)"),
-        (lambda a, b: [a, b], "dot", "has shape (2, 1), expected is ()"),
+        (lambda a, b: [a, b], "dot", "has shape (2, 1), expected is one number"),
         (lambda n: [[2.0]], "causal", "True and False only"),
     ],
 )
@@ -403,3 +404,32 @@ def test_a_huge_result_is_shown_without_walking_it() -> None:
 @pytest.mark.parametrize(("length", "cut"), [(functions.SHOWN - 2, False), (functions.SHOWN - 1, True)])
 def test_only_what_is_longer_than_the_limit_is_cut(length: int, cut: bool) -> None:
     assert functions._short("x" * length).endswith(" …") is cut  # its two quotes count
+
+
+def test_a_single_number_is_called_so() -> None:
+    finding = judge(TASKS["transpose"], [[[[1, 2]]]], [Outcome(3)])
+    assert finding.message == "Its result is a single number, expected is shape (2, 1): 2 rows of 1."
+
+
+def test_a_case_is_shown_with_the_functions_own_names() -> None:
+    def swapped(Q, K):  # type: ignore[no-untyped-def]
+        return [[q[0] - k[0] for k in K] for q in Q]
+
+    exercise = Exercise("own-names", "function", {"task": "scores"})
+    assert "scores(\n  Q = [[2, 4, 0, 0]],\n  K = [[1, 1, 5, 5]]\n)" in exercise.judge(swapped).case
+    assert "queries = " in exercise.judge(lambda *rows: 0).case
+
+    def sorts(rows):  # type: ignore[no-untyped-def]
+        rows.append(0)
+        return list(map(list, zip(*rows[:-1], strict=True)))
+
+    assert (
+        "changes its argument `rows`" in Exercise("own-names", "function", {"task": "transpose"}).judge(sorts).message
+    )
+
+
+def test_a_right_function_is_told_why() -> None:
+    told = Feedback(why={"right": "Columns became rows."})
+    with feedback.using({"own-names": told}):
+        verdict = Exercise("own-names", "function", {"task": "transpose"}).judge(lambda A: list(zip(*A, strict=True)))
+    assert (verdict.status, verdict.message) == ("right", "Columns became rows.")

@@ -155,6 +155,15 @@ def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
     assert journal.unsaved() == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_in_place_of_the_journal_is_not_waited_for(place):
+    place.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(place / "journal.jsonl")
+    journal.record("masks-row-2", 1, "right")
+    assert journal.answered("masks-row-2")
+    assert journal.unsaved() == 1
+
+
 def test_a_file_system_that_refuses(place, monkeypatch):
     def refuse(*args, **kwargs):
         raise PermissionError(errno.EROFS, "Read-only file system")
