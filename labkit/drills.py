@@ -109,6 +109,7 @@ class Attempt:
 
     @property
     def status(self) -> str:
+        """Give the verdict's status."""
         return str(self.verdict.status)
 
     def __repr__(self) -> str:

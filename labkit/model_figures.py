@@ -150,10 +150,7 @@ def routes(
     paths = two_layer_paths(first, second, row, residual)
     if len(names) != len(paths):
         raise LabkitError(f"{len(names)} names were given for {len(paths)} positions.")
-    order = np.argsort(-paths, axis=None, kind="stable")[:strongest]
-    chosen = [
-        (int(j), int(k)) for j, k in zip(*np.unravel_index(order, paths.shape), strict=True) if paths[j, k] >= 0.005
-    ]
+    chosen = _strongest(paths, strongest)
     canvas = Canvas()
     title_of(canvas, title)
     levels = {"input": 250.0, "after layer 0": 170.0, "after layer 1": 90.0}
@@ -169,6 +166,13 @@ def routes(
         [f"{names[k]} (position {k + 1})", f"{names[j]} (position {j + 1})", f"{paths[j, k]:.3f}"] for j, k in chosen
     ]
     _show(canvas, f"{title}, to {names[row]} at position {row + 1}", ["input", "read there by", "share"], rows)
+
+
+def _strongest(paths: Array, count: int) -> list[tuple[int, int]]:
+    """List the places of the largest shares, the largest first; shares that would print as 0.00 are left out."""
+    order = np.argsort(-paths, axis=None, kind="stable")[:count]
+    places = zip(*np.unravel_index(order, paths.shape), strict=True)
+    return [(int(j), int(k)) for j, k in places if paths[j, k] >= 0.005]
 
 
 def _stations(

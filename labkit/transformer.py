@@ -455,7 +455,7 @@ def distinct_sequences(count: int, seed: int, length: int = 24) -> Array:
 
 
 def from_parameters(arrays: Mapping[str, Array], name: str = "", dtype: type = np.float64) -> Model:
-    """Build a model from arrays named `embedding`, `positions`, `unembedding`, `W_Q.0`, `W_K.0`, `W_V.0`, `W_O.0` …
+    """Build a model from arrays named `embedding`, `positions`, `unembedding`, `W_Q.0`, `W_K.0`, `W_V.0`, `W_O.0`.
 
     W_Q.0 is (H, d_model, d_k): the matrices of layer 0, one for each head.
     """

@@ -130,7 +130,7 @@ def untouched(copy: Path, *handed_out: str | None) -> bool:
 
 
 def names_beside(copy: Path) -> Iterator[Path]:
-    """Yield NAME.new.ipynb, NAME.new2.ipynb, …"""
+    """Yield the names NAME.new.ipynb, NAME.new2.ipynb and so on."""
     yield copy.with_suffix(".new.ipynb")
     for number in range(2, 1_000):
         yield copy.with_suffix(f".new{number}.ipynb")

@@ -36,6 +36,7 @@ class Draft:
     lines: list[int]
 
     def problem(self, position: int, text: str) -> Problem:
+        """Report something wrong with cell `position`, at its line in the source."""
         return Problem(self.lesson.path, self.lines[position], text)
 
 

@@ -40,6 +40,7 @@ class Cell:
 
     @property
     def tags(self) -> list[str]:
+        """Give the cell's tags, such as `hide-input`."""
         return list(self.options.get("tags", []))
 
 
@@ -52,20 +53,24 @@ class Exercise:
 
     @property
     def id(self) -> str:
+        """Give the exercise's id, unique in the workbook."""
         return str(self.answer.options["answer"])
 
     @property
     def points(self) -> float:
+        """Give the points of a right answer."""
         return float(self.answer.options["points"])
 
     @property
     def call(self) -> ast.Call:
+        """Give the call `check.step("id", …)` as it is written."""
         call = check_call(self.check.source)
         assert call is not None, "read_lesson lets no exercise through without its check"
         return call
 
     @property
     def step(self) -> str:
+        """Name the step that the check asks about, such as `weights`."""
         assert isinstance(self.call.func, ast.Attribute)
         return self.call.func.attr
 
@@ -81,6 +86,7 @@ class Lesson:
 
     @property
     def name(self) -> str:
+        """Give the file's name without its ending, such as `03_masks`."""
         return self.path.stem
 
     @property

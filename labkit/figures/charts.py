@@ -39,6 +39,7 @@ class Scale:
     end: float
 
     def __call__(self, number: float) -> float:
+        """Give the place of a number."""
         return self.start + (float(number) - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self) -> list[float]:

@@ -91,10 +91,12 @@ def _as_fraction(number: Any) -> Any:
 
 
 def positions(count: int) -> list[str]:
+    """Number positions as prose does, from 1."""
     return [str(position) for position in range(1, count + 1)]
 
 
 def in_line(cells: Cells) -> str:
+    """Write a matrix on one line, row by row in brackets."""
     return "[" + ", ".join("[" + ", ".join(plain(x) for x in row) + "]" for row in cells) + "]"
 
 
@@ -104,4 +106,5 @@ def vector(row: Sequence[Any]) -> str:
 
 
 def sentence(lines: str) -> str:
+    """Turn the lines of a text twin, one for each row, into one sentence."""
     return "; ".join(f"row {line}" for line in lines.split("\n")) + "."

@@ -9,7 +9,7 @@ import numpy as np
 import traitlets
 from numpy.typing import ArrayLike
 
-from labkit.attention import as_allowed, mix, softmax_over_sources
+from labkit.attention import Array, as_allowed, mix, softmax_over_sources
 from labkit.errors import LabkitError, ShapeError
 from labkit.heads import MultiHeadTrace, residual
 from labkit.panels.one_head import existing, hull, locked_sentence, span, weight_grid
@@ -113,17 +113,7 @@ def two_heads(
         inputs = source.heads[0].inputs if inputs is None else inputs
     if scores is None or values is None:
         raise LabkitError("two_heads needs a MultiHeadTrace, or scores (H, n, m) and values (H, m, d_v).")
-    S = finite(scores, "scores", 3)
-    shared = np.ndim(np.asarray(values)) == 2
-    V = np.tile(finite(values, "values", 2), (len(S), 1, 1)) if shared else finite(values, "values", 3)
-    if len(S) != len(V) or S.shape[2] != V.shape[1]:
-        raise ShapeError(f"scores {S.shape} and values {V.shape}: need (H, n, m) and (H, m, d_v) with equal H and m.")
-    writing = finite(np.tile(np.eye(V.shape[2]), (len(V), 1)) if W_O is None else W_O, "W_O", 2)
-    if len(writing) != len(V) * V.shape[2]:
-        raise ShapeError(f"W_O {writing.shape} needs {len(V)} heads * d_v {V.shape[2]} rows (first axis).")
-    state = None if inputs is None else finite(inputs, "inputs", 2)
-    if state is not None and state.shape != (S.shape[1], writing.shape[1]):
-        raise ShapeError(f"inputs {state.shape} must be (n, d_model) = {(S.shape[1], writing.shape[1])} to be added.")
+    S, V, writing, state = _fitting(scores, values, W_O, inputs)
     panel = TwoHeads(
         kind="two_heads",
         title=title,
@@ -140,6 +130,24 @@ def two_heads(
     )
     panel.value_range = list(value_range or _room(panel))
     return panel
+
+
+def _fitting(
+    scores: ArrayLike, values: ArrayLike, W_O: ArrayLike | None, inputs: ArrayLike | None
+) -> tuple[Array, Array, Array, Array | None]:
+    """Read the arrays of `two_heads` and see that they fit together; values and W_O are filled in for every head."""
+    S = finite(scores, "scores", 3)
+    shared = np.ndim(np.asarray(values)) == 2
+    V = np.tile(finite(values, "values", 2), (len(S), 1, 1)) if shared else finite(values, "values", 3)
+    if len(S) != len(V) or S.shape[2] != V.shape[1]:
+        raise ShapeError(f"scores {S.shape} and values {V.shape}: need (H, n, m) and (H, m, d_v) with equal H and m.")
+    writing = finite(np.tile(np.eye(V.shape[2]), (len(V), 1)) if W_O is None else W_O, "W_O", 2)
+    if len(writing) != len(V) * V.shape[2]:
+        raise ShapeError(f"W_O {writing.shape} needs {len(V)} heads * d_v {V.shape[2]} rows (first axis).")
+    state = None if inputs is None else finite(inputs, "inputs", 2)
+    if state is not None and state.shape != (S.shape[1], writing.shape[1]):
+        raise ShapeError(f"inputs {state.shape} must be (n, d_model) = {(S.shape[1], writing.shape[1])} to be added.")
+    return S, V, writing, state
 
 
 def _room(panel: TwoHeads) -> list[float]:
