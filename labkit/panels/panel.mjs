@@ -531,7 +531,7 @@ export function render({ model, el }) {
   const start = model.get("start");
   let now = read();
   let [before, control, mine, queued] = [now, null, false, false];
-  let [saved, saving] = [-KERNEL_PAUSE, 0]; // when the kernel last heard of a move; the timer of the next time
+  let [saved, saving, unsent] = [-KERNEL_PAUSE, 0, {}]; // when the kernel last heard of a move; when and what it will
 
   /** Write a patch to the model; `name` tells which control moved, so that one run of moves has one "before". */
   const change = (name, patch) => {
@@ -539,10 +539,14 @@ export function render({ model, el }) {
     if (name !== control) [control, before] = [name, now];
     send({ ...patch, revision: model.get("revision") + 1 });
   };
-  const send = (patch) => {
+  const put = (patch) => {
     mine = true;
     Object.entries(patch).forEach(([key, value]) => model.set(key, value));
     mine = false;
+  };
+  const send = (patch) => {
+    Object.assign(unsent, patch);
+    put(patch);
     save();
   };
   const save = () => {
@@ -552,7 +556,7 @@ export function render({ model, el }) {
       saving = setTimeout(save, wait);
       return;
     }
-    [saved, saving] = [performance.now(), 0];
+    [saved, saving, unsent] = [performance.now(), 0, {}];
     model.save_changes();
   };
   const reset = () => {
@@ -573,7 +577,8 @@ export function render({ model, el }) {
     frame.update({ locked, now: parts(now), before: parts(before), spoken: panel.spoken(now, model) });
   };
   const follow = () => {
-    if (!mine) [control, before] = [null, now]; // the kernel or another view moved it
+    if (!mine && saving) put(unsent); // the kernel's echo of an earlier move must not undo a later one
+    else if (!mine) [control, before] = [null, now]; // the kernel or another view moved it
     if (queued) return;
     queued = true;
     queueMicrotask(paint); // several traits of one change, one repaint, still before the next frame
@@ -582,7 +587,7 @@ export function render({ model, el }) {
     if (model.get("confirmed") !== model.get("revision")) return; // the kernel has not caught up yet
     frame.truth(disagreement(panel.truth(read()), model));
   };
-  const heard = [...panel.keys, ...(panel.looks ?? []), "locked", "noticed"].map((key) => [`change:${key}`, follow]);
+  const heard = [...panel.keys, ...(panel.looks ?? []), "revision", "locked", "noticed"].map((key) => [`change:${key}`, follow]);
   heard.push(
     ["change:confirmed", checkTruth],
     ...Object.keys(panel.truth(now)).map((key) => [`change:${key}`, checkTruth]),
