@@ -47,6 +47,19 @@ READY = """() => { const panel = window.jupyterapp?.shell?.currentWidget;
   return panel?.sessionContext?.session?.kernel?.status === 'idle' && panel.content?.widgets?.length > 0; }"""
 RESTS = """() => [...window.jupyterapp.shell.currentWidget.content.widgets].every(cell =>
   cell.model.type !== 'code' || cell.model.executionState === 'idle')"""
+CELLS = """() => [...window.jupyterapp.shell.currentWidget.model.cells].map((cell, index) => ({
+  index, source: cell.sharedModel.getSource(), outputs: cell.type === 'code' ? cell.outputs.toJSON() : [],
+  exercise: '', role: '', ...cell.getMetadata('labkit') }))"""
+TYPE = """sources => { const { cells } = window.jupyterapp.shell.currentWidget.model;
+  for (const [i, source] of Object.entries(sources)) cells.get(Number(i)).sharedModel.setSource(source); }"""
+DRAW = """async () => { const { content } = window.jupyterapp.shell.currentWidget;
+  for (const [i, cell] of content.widgets.entries()) if (cell.isPlaceholder()) await content.scrollToItem(i, 'start');
+  content.notebookConfig = { ...content.notebookConfig, windowingMode: 'none' }; }"""
+DRAWN = """() => { const { widgets } = window.jupyterapp.shell.currentWidget.content;
+  return widgets.every(cell => cell.node.isConnected && !cell.isPlaceholder()); }"""
+AXE = """async ([content, rules]) => (await axe.run(content, { resultTypes: ['violations'], ...rules })).violations
+  .filter(({ impact }) => ['serious', 'critical'].includes(impact))
+  .flatMap(({ id, nodes }) => nodes.map(node => `${id}: ${node.target} ${node.html} ${node.failureSummary}`))"""
 RUN = """async (code) => {
   const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
   let text = '';
@@ -67,9 +80,23 @@ class Notebook:
     page: Any
     errors: list[str] = field(default_factory=list)
 
-    def command(self, name: str) -> None:
+    def command(self, name: str, **options: object) -> None:
         """Run one of JupyterLab's own commands."""
-        self.page.evaluate("name => window.jupyterapp.commands.execute(name)", name)
+        self.page.evaluate("([name, options]) => window.jupyterapp.commands.execute(name, options)", [name, options])
+
+    def cells(self) -> list[dict[str, Any]]:
+        """Give every cell: its index, source, outputs, and the exercise and role labkit marked it with."""
+        found: list[dict[str, Any]] = self.page.evaluate(CELLS)
+        return found
+
+    def type(self, sources: dict[int, str]) -> None:
+        """Put a source into each of these cells."""
+        self.page.evaluate(TYPE, {str(i): source for i, source in sources.items()})
+
+    def failures(self) -> list[str]:
+        """Collect the errors that stand in the outputs."""
+        outputs = [output for cell in self.cells() for output in cell["outputs"]]
+        return [output["evalue"] for output in outputs if output["output_type"] == "error"]
 
     def run_all(self, timeout: float = 60_000) -> None:
         """Run every cell and wait until the kernel rests."""
@@ -81,11 +108,42 @@ class Notebook:
         self.page.wait_for_function(RESTS, timeout=timeout)
         self.page.wait_for_function(READY)
 
-    def restart_and_run_all(self) -> None:
-        """Restart the kernel without the question whether to, then run every cell."""
+    def restart_and_run_all(self, timeout: float = 60_000) -> None:
+        """Restart the kernel without the question whether to, then run every cell.
+
+        Outputs are cleared first: drawing a widget whose model went with the kernel is an error of JupyterLab's own.
+        """
+        self.command("notebook:clear-all-cell-outputs")
         self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
         self.page.wait_for_function(READY)
-        self.run_all()
+        self.run_all(timeout)
+
+    def draw_all(self) -> None:
+        """Scroll to whatever JupyterLab has not drawn yet, and keep all of it drawn."""
+        self.page.evaluate(DRAW)
+        self.page.wait_for_function(DRAWN)
+
+    def save(self) -> None:
+        """Save the notebook to its file."""
+        self.command("docmanager:save")
+        self.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.model.dirty")
+
+    def reload(self) -> None:
+        """Load the page again; the kernel stays."""
+        self.page.reload(wait_until="domcontentloaded")
+        self.page.wait_for_function(READY)
+
+    def use_theme(self, theme: str) -> None:
+        """Change JupyterLab's theme and wait until the page wears it."""
+        self.command("apputils:change-theme", theme=theme)
+        light = str("Light" in theme).lower()
+        self.page.wait_for_function("light => document.body.dataset.jpThemeLight === light", arg=light)
+
+    def serious_violations(self, content: str, only: str = "") -> list[str]:
+        """Let axe, which the page must have loaded, look at whatever matches a selector, by all rules or only one."""
+        rules = {"runOnly": [only]} if only else {}
+        found: list[str] = self.page.evaluate(AXE, [content, rules])
+        return found
 
     def kernel(self, code: str) -> str:
         """Run code beside the notebook and return what it printed."""

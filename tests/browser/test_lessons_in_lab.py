@@ -1,4 +1,4 @@
-"""Every lesson, solved, in a real JupyterLab: it runs to the end and every one of its panels opens and moves."""
+"""Every lesson in a real JupyterLab, as a learner has it: opened, run, answered, moved, saved, reloaded, run again."""
 
 from __future__ import annotations
 
@@ -11,57 +11,126 @@ import pytest
 
 from tests.browser.lab import Lab, Notebook
 
-KEYS = Path(__file__).parents[2] / "answer_keys"
-LESSONS = sorted(KEYS.glob("*.ipynb"))
+ROOT = Path(__file__).parents[2]
+BLANK, KEYS = ROOT / "notebooks", ROOT / "answer_keys"
+LESSONS = sorted(path.stem for path in KEYS.glob("*.md"))
+MINUTES = 180_000  # in milliseconds, for the cells of a lesson on a loaded machine
+CARD = '.jp-OutputArea-output div[role="status"]'
+LOCK = ":text('Locked until you predict'), .lk-lock:visible"
+CONTENT = ".jp-MarkdownOutput, .jp-OutputArea-output"  # ours; the rest of the page is JupyterLab's
+
+READING = "node => `${node.ariaValueNow ?? node.value} ${node.ariaValueText}`"  # a tip has two coordinates, in words
+ENDS = "node => [node.ariaValueNow ?? node.value, node.ariaValueMax ?? node.max].map(Number)"
+MOVED = f"([node, before]) => ({READING})(node) !== before"
+COUNT = "count => document.querySelectorAll('.lk').length === count"
 
 
 def test_there_are_lessons_to_open() -> None:
-    assert len(LESSONS) == len(list(KEYS.glob("*.md"))) >= 9
+    assert len(LESSONS) >= 9
+    for folder in (BLANK, KEYS):
+        assert sorted(path.stem for path in folder.glob("*.ipynb")) == LESSONS
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.stem)
-def test_a_lesson_runs_and_its_panels_open(lab: Lab, lesson: Path) -> None:
-    shutil.copy(lesson, lab.root / lesson.name)
-    notebook = lab.open(lesson.stem)
-    notebook.run_all(timeout=180_000)
-    assert failed_cells(notebook) == []
-    panels = [i for i, cell in enumerate(cells_of(lesson)) if draws_a_panel(cell)]
-    for i in panels:
-        assert_panel_is_alive(notebook, i)
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_learner_works_through_a_lesson(lab: Lab, axe: str, lesson: str) -> None:
+    answers = key_answers(lesson)
+    shutil.copy(BLANK / f"{lesson}.ipynb", lab.root)
+    notebook = lab.open(lesson)
+    notebook.run_all(MINUTES)
+    assert notebook.failures() == []
+    assert set(verdicts(notebook).values()) == {"○ Not answered yet"}
+
+    fill_in(notebook, answers)
+    notebook.run_all(MINUTES)
+    assert_all_is_right(notebook, answers)
+
+    notebook.draw_all()
+    assert notebook.page.locator(CARD).count() == len(answers)
+    assert notebook.page.locator(LOCK).count() == 0
+    panels = notebook.page.locator(".lk")
+    notebook.page.wait_for_function(COUNT, arg=draws_panels(lesson))
+    for i in range(panels.count()):
+        assert_panel_moves(notebook, panels.nth(i))
+
+    notebook.page.evaluate(axe)
+    assert notebook.serious_violations(CONTENT) == []
+    notebook.use_theme("JupyterLab Dark")
+    assert notebook.serious_violations(CONTENT, only="color-contrast") == []
+
+    notebook.save()
+    notebook.reload()
+    assert {id: source for id, source in answers.items() if sources(notebook).get(id) != source} == {}
+    assert remembered(notebook, lesson) <= {"right", "recorded"}
+    notebook.restart_and_run_all(MINUTES)
+    assert_all_is_right(notebook, answers)
     assert notebook.errors == []
 
 
-def cells_of(lesson: Path) -> list[dict[str, Any]]:
-    cells: list[dict[str, Any]] = json.loads(lesson.read_text(encoding="utf-8"))["cells"]
+# ── what the lesson's files say ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def key_cells(lesson: str) -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = json.loads((KEYS / f"{lesson}.ipynb").read_text(encoding="utf-8"))["cells"]
     return cells
 
 
-def draws_a_panel(cell: dict[str, Any]) -> bool:
-    """Tell by the picture a panel leaves in the stored output."""
-    outputs = (output.get("data", {}) for output in cell.get("outputs", []))
-    return any("labkit-panel" in "".join(data.get("text/html", "")) for data in outputs)
+def key_answers(lesson: str) -> dict[str, str]:
+    """Give the source of every answer cell by its exercise."""
+    marked = [(cell["metadata"].get("labkit", {}), "".join(cell["source"])) for cell in key_cells(lesson)]
+    return {mark["exercise"]: source for mark, source in marked if mark.get("role") == "answer"}
 
 
-def failed_cells(notebook: Notebook) -> list[str]:
-    """Collect the errors that stand in the outputs."""
-    found: list[str] = notebook.page.evaluate(
-        "() => [...window.jupyterapp.shell.currentWidget.model.cells].filter(cell => cell.type === 'code')"
-        ".flatMap(cell => cell.outputs.toJSON()).filter(output => output.output_type === 'error')"
-        ".map(output => output.evalue)"
-    )
-    return found
+def draws_panels(lesson: str) -> int:
+    """Count the panels by the picture each leaves in the stored output."""
+    outputs = [output.get("data", {}) for cell in key_cells(lesson) for output in cell.get("outputs", [])]
+    return sum("labkit-panel" in "".join(data.get("text/html", "")) for data in outputs)
 
 
-def assert_panel_is_alive(notebook: Notebook, i: int) -> None:
-    """Scroll to the cell; its panel is open, agrees with the kernel, and its first control changes the page."""
-    notebook.page.evaluate("i => window.jupyterapp.shell.currentWidget.content.scrollToItem(i, 'start')", i)
-    panel = notebook.page.locator(f'.jp-Cell[data-windowed-list-index="{i}"] .lk')
-    panel.wait_for()
-    assert panel.locator(".lk-lock").is_hidden()
-    assert panel.locator(".lk-notice").is_hidden()
+# ── what a learner does, and sees ────────────────────────────────────────────────────────────────────────────────────
+
+
+def sources(notebook: Notebook) -> dict[str, str]:
+    return {cell["exercise"]: cell["source"] for cell in notebook.cells() if cell["role"] == "answer"}
+
+
+def fill_in(notebook: Notebook, answers: dict[str, str]) -> None:
+    """Type every answer into its cell; the lesson asks for exactly these."""
+    assert sources(notebook).keys() == answers.keys()
+    notebook.type({cell["index"]: answers[cell["exercise"]] for cell in notebook.cells() if cell["role"] == "answer"})
+
+
+def verdicts(notebook: Notebook) -> dict[str, str]:
+    """Read the first line of every verdict, drawn yet or not: "✓ Right"."""
+    outputs = [output for cell in notebook.cells() if cell["role"] == "check" for output in cell["outputs"]]
+    lines = ["".join(output["data"]["text/plain"]).split("\n")[0] for output in outputs]
+    return {name: title for title, name in (line.split(" · ") for line in lines)}
+
+
+def assert_all_is_right(notebook: Notebook, answers: dict[str, str]) -> None:
+    """Nothing failed, and each exercise has a verdict that says right, or recorded for a reader."""
+    assert notebook.failures() == []
+    seen = verdicts(notebook)
+    assert seen.keys() == answers.keys()
+    assert {name: title for name, title in seen.items() if title not in ("✓ Right", "✎ Recorded")} == {}
+
+
+def remembered(notebook: Notebook, lesson: str) -> set[str]:
+    """Give every status that `labkit.progress()` knows for this lesson's exercises."""
+    return set(notebook.value(f"list(__import__('labkit').progress().lessons[{lesson!r}].values())"))
+
+
+def assert_panel_moves(notebook: Notebook, panel: Any) -> None:
+    """Every slider goes there and back by keyboard, the first control changes the page, the kernel agrees."""
+    panel.scroll_into_view_if_needed()
+    for slider in panel.locator('[role="slider"]:visible, input[type="range"]:visible').all():
+        now, highest = slider.evaluate(ENDS)
+        for key in ("ArrowUp", "ArrowDown") if now < highest else ("ArrowDown", "ArrowUp"):
+            before = slider.evaluate(READING)
+            slider.press(key)
+            notebook.page.wait_for_function(MOVED, arg=[slider.element_handle(), before], timeout=10_000)
     before = panel.inner_html()
-    control = panel.locator('[role="slider"]:visible, input:visible, .lk-cell:visible').first
-    control.focus()
+    panel.locator('[role="slider"]:visible, input:visible, .lk-cell:visible').first.focus()
     notebook.page.keyboard.press("ArrowDown")
     notebook.page.keyboard.press("Space")
     assert panel.inner_html() != before
+    assert panel.locator(".lk-notice").is_hidden()
