@@ -79,13 +79,16 @@ def _read_all(paths: list[Path]) -> tuple[list[Lesson], list[Problem]]:
 
 
 def _shared_ids(lessons: list[Lesson]) -> Iterator[Problem]:
-    home: dict[str, str] = {}
+    """Yield every id that two lessons use, for each of them: whichever is being built has to hear of it."""
+    uses: dict[str, list[Problem]] = {}
     for lesson in lessons:
-        for exercise in lesson.exercises:
-            if exercise.id in home:
-                text = f"exercise id {exercise.id!r} is already used in {home[exercise.id]}: choose another"
-                yield Problem(lesson.path, exercise.answer.line, text)
-        home.update({one.id: f"{lesson.path.name}:{one.answer.line}" for one in lesson.exercises})
+        for one in lesson.exercises:
+            uses.setdefault(one.id, []).append(Problem(lesson.path, one.answer.line, f"exercise id {one.id!r}"))
+    for places in uses.values():
+        for here in places:
+            others = ", ".join(f"{other.path.name}:{other.line}" for other in places if other is not here)
+            if others:
+                yield Problem(here.path, here.line, f"{here.text} is already used in {others}: choose another")
 
 
 def _feedback_files(lessons: list[Lesson]) -> Files:
