@@ -234,6 +234,14 @@ def test_an_object_that_raises_is_unreadable(answer: Any) -> None:
         read_numbers(answer)
 
 
+@pytest.mark.parametrize("text", ["nan", "NaN", " nan "])
+def test_the_text_nan_is_no_number_however_it_is_written(text: str) -> None:
+    with pytest.raises(UnreadableError, match=r"^entry 2 is NaN, which is not a number \(0/0 gives it\)"):
+        read_numbers([1, text])
+    with pytest.raises(UnreadableError, match="write the number without quotes"):
+        read_numbers([1, "banana"])
+
+
 def test_a_huge_mask_is_refused_before_it_is_walked() -> None:
     with pytest.raises(UnreadableError, match="holds 3000000 numbers"):
         read_booleans(np.zeros(3_000_000))

@@ -552,6 +552,30 @@ def test_an_order_of_anything_is_answered(answer: Any) -> None:
     assert Exercise("order", "ordering", {"by": lambda: ["x", "y"]}).judge(answer).status == "unreadable"
 
 
+def test_a_case_is_shown_with_the_functions_own_names() -> None:
+    def swapped(Q, K):  # type: ignore[no-untyped-def]
+        return [[q[0] - k[0] for k in K] for q in Q]
+
+    exercise = Exercise("own-names", "function", {"task": "scores"})
+    assert "scores(\n  Q = [[2, 4, 0, 0]],\n  K = [[1, 1, 5, 5]]\n)" in exercise.judge(swapped).case
+    assert "queries = " in exercise.judge(lambda *rows: 0).case
+
+    def sorts(rows):  # type: ignore[no-untyped-def]
+        rows.append(0)
+        return list(map(list, zip(*rows[:-1], strict=True)))
+
+    assert (
+        "changes its argument `rows`" in Exercise("own-names", "function", {"task": "transpose"}).judge(sorts).message
+    )
+
+
+def test_a_right_function_is_told_why() -> None:
+    told = Feedback(why={"right": "Columns became rows."})
+    with feedback.using({"own-names": told}):
+        verdict = Exercise("own-names", "function", {"task": "transpose"}).judge(lambda A: list(zip(*A, strict=True)))
+    assert (verdict.status, verdict.message) == ("right", "Columns became rows.")
+
+
 STOPPED_RUNS = [  # the cells of a notebook, and whether the last check speaks of an older answer
     (["# exercise: row (1 point)\nrow = [1/4, 3/4]", "CHECK"], False),
     (["# exercise: row (1 point)\nrow = [1/4, 3/4]", "# exercise: row (1 point)\nrow = [1/4, ", "CHECK"], True),

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labkit import feedback, functions, steps
+from labkit import functions, steps
 from labkit.checks import Exercise
-from labkit.feedback import Feedback
 from labkit.functions import Outcome, call, is_unwritten, judge, run
 from labkit.kill_matrix import survey
 from labkit.steps import TASKS, Task
@@ -411,25 +410,13 @@ def test_a_single_number_is_called_so() -> None:
     assert finding.message == "Its result is a single number, expected is shape (2, 1): 2 rows of 1."
 
 
-def test_a_case_is_shown_with_the_functions_own_names() -> None:
-    def swapped(Q, K):  # type: ignore[no-untyped-def]
-        return [[q[0] - k[0] for k in K] for q in Q]
-
-    exercise = Exercise("own-names", "function", {"task": "scores"})
-    assert "scores(\n  Q = [[2, 4, 0, 0]],\n  K = [[1, 1, 5, 5]]\n)" in exercise.judge(swapped).case
-    assert "queries = " in exercise.judge(lambda *rows: 0).case
-
-    def sorts(rows):  # type: ignore[no-untyped-def]
-        rows.append(0)
-        return list(map(list, zip(*rows[:-1], strict=True)))
-
-    assert (
-        "changes its argument `rows`" in Exercise("own-names", "function", {"task": "transpose"}).judge(sorts).message
+def test_a_case_is_shown_with_the_names_it_is_told() -> None:
+    cases, outcomes = [[[[1, 2]], [[3, 4]]]], [Outcome([[0]])]
+    assert judge(TASKS["scores"], cases, outcomes, ("Q", "K")).case.startswith(
+        "scores(\n  Q = [[1, 2]],\n  K = [[3, 4]]\n)"
     )
+    assert judge(TASKS["scores"], cases, outcomes).case.startswith("scores(\n  queries = [[1, 2]],\n")
 
 
-def test_a_right_function_is_told_why() -> None:
-    told = Feedback(why={"right": "Columns became rows."})
-    with feedback.using({"own-names": told}):
-        verdict = Exercise("own-names", "function", {"task": "transpose"}).judge(lambda A: list(zip(*A, strict=True)))
-    assert (verdict.status, verdict.message) == ("right", "Columns became rows.")
+def test_a_changed_argument_is_called_what_the_function_calls_it() -> None:
+    assert call(lambda rows: rows.append(0), TASKS["transpose"], [[[1]]]).changed == "rows"
