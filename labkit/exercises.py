@@ -77,7 +77,7 @@ class Exercise:
         if self.step in ("number", "choice", "ordering"):
             return list(self._inline_slips())
         if self.step == "function":
-            return list(functions.slipping(self.task))
+            return list(functions.slip_functions(self.task))
         if self.step == "written":
             return []
         return [*self._inline_slips(), *slips.values(self.step, self.given())]

@@ -237,7 +237,7 @@ class Run:
         return f"{self.task.name}(\n  {arguments}\n)\ngave      {gave}\nexpected  {_short(right)}"
 
 
-def slipping(task: Task) -> list[tuple[Slip, Callable[..., Any]]]:
+def slip_functions(task: Task) -> list[tuple[Slip, Callable[..., Any]]]:
     """List every slip that can happen in a task, each as the function that makes it on every case."""
 
     def making(id: str, *case: Any) -> Any:

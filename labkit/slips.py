@@ -147,7 +147,7 @@ def values(step: str, given: Inputs) -> Iterator[tuple[Slip, Any]]:
     >>> dict((slip.id, value.tolist()) for slip, value in values("weights", {"scores": [1, 3]}))["weights-raw-scores"]
     [0.25, 0.75]
     """
-    step, given = steps.expand(step, given)
+    step, given = steps.as_last_step(step, given)
     earlier = steps.MADE_BY.get(step)
     if earlier and earlier not in given:
         for slip, wrong in values(earlier, given):
@@ -155,7 +155,7 @@ def values(step: str, given: Inputs) -> Iterator[tuple[Slip, Any]]:
                 yield slip, _carried_on(step, given, earlier, wrong)
     for slip in of_step(step):
         with np.errstate(all="ignore"):
-            wrong = slip.compute(steps.complete(step, given))
+            wrong = slip.compute(steps.with_earlier_step(step, given))
         if wrong is not None:
             yield slip, wrong
 

@@ -192,9 +192,9 @@ def truth(step: str, given: Inputs) -> Any:
     >>> truth("weights", {"scores": [0, np.log(3)]}).tolist()
     [0.25, 0.75]
     """
-    step, given = expand(step, given)
+    step, given = as_last_step(step, given)
     _need(step, given, *NEEDS.get(step, ()))
-    return TRUTHS[step](complete(step, given))
+    return TRUTHS[step](with_earlier_step(step, given))
 
 
 def task_named(name: str) -> Task:
@@ -214,7 +214,7 @@ def _known(table: Mapping[str, Any], name: Any, what: str) -> Any:
     return table[name]
 
 
-def complete(step: str, given: Inputs) -> Inputs:
+def with_earlier_step(step: str, given: Inputs) -> Inputs:
     """Add the input an earlier step makes, where it was not given."""
     earlier = MADE_BY.get(step)
     if earlier is None or earlier in given:
@@ -222,7 +222,7 @@ def complete(step: str, given: Inputs) -> Inputs:
     return {**given, earlier: truth(earlier, given)}
 
 
-def expand(step: str, given: Inputs) -> tuple[str, Inputs]:
+def as_last_step(step: str, given: Inputs) -> tuple[str, Inputs]:
     """Rewrite a whole head, or several, as its last step."""
     if step == "attend":
         return "mixture", _head_inputs(given)

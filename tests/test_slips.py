@@ -211,7 +211,7 @@ def test_lessons_are_called_by_their_files() -> None:
 def test_numbers_by_hand(id: str, given: dict[str, Any], by_hand: Any) -> None:
     slip = CATALOGUE[id]
     with np.errstate(all="ignore"):
-        value = slip.compute(steps.complete(slip.step, given))
+        value = slip.compute(steps.with_earlier_step(slip.step, given))
     assert _equal(value, by_hand), value
 
 
