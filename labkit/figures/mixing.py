@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labkit.errors import ShapeError
-from labkit.figures.canvas import BLOCKED, KEY, LINE, MUTED, PAPER, VALUE, WEIGHT, Canvas, plain, shade
+from labkit.figures.canvas import BLOCKED, KEY, LINE, MUTED, PAPER, VALUE, WEIGHT, Canvas, plain, shade, text_width
 from labkit.figures.charts import Scale
 from labkit.figures.parts import EDGE, Cells, cells_of, positions, show, title_of, vector
+
+Label = tuple[float, float, str]  # where a line of text starts, and the text
 
 
 def row_softmax(
@@ -99,23 +101,32 @@ def arrow_mixture(
     hull = _hull(used)
     canvas.polygon(hull, shade(0.2, VALUE), opacity=0.7)
     canvas.line([*hull, hull[0]], shade(0.35, VALUE), thickness=5)  # two values have a line between them, no area
-    for w, v, name in zip(row, vectors, names, strict=True):
-        tip = (x(v[0]), y(v[1]))
+    for w, v in zip(row, vectors, strict=True):
         if any(v):
+            tip = (x(v[0]), y(v[1]))
             canvas.line([(x(0), y(0)), tip], VALUE, thickness=1.2 + 4 * float(w), arrow=True, dashed=w == 0)
-        canvas.text(tip[0] + 10, tip[1] - 12, f"{name}, weight {plain(w)}", size=13, fill=VALUE, anchor="start")
     canvas.dot(x(mixture[0]), y(mixture[1]), 7, WEIGHT)
-    canvas.text(
-        x(mixture[0]) + 13,
-        y(mixture[1]) + 13,
-        f"z = {vector(mixture)}",
-        size=14,
-        fill=WEIGHT,
-        bold=True,
-        anchor="start",
-    )
+    z = (x(mixture[0]) + 13, y(mixture[1]) + 13, f"z = {vector(mixture)}")
+    canvas.text(*z, size=14, fill=WEIGHT, bold=True, halo=True, anchor="start")
+    written = [z]
+    for w, v, name in zip(row, vectors, names, strict=True):
+        label = _beside(written, x(v[0]) + 10, y(v[1]) - 12, f"{name}, weight {plain(w)}")
+        canvas.text(*label, size=13, fill=VALUE, halo=True, anchor="start")
+        written.append(label)
     terms = " + ".join(f"{plain(w)} {vector(v)}" for w, v in zip(row, vectors, strict=True))
     show(canvas, f"{title}. {terms} = {vector(mixture)}.", f"{title}\n{terms} = {vector(mixture)}")
+
+
+def _beside(written: list[Label], x: float, y: float, text: str) -> Label:
+    """Give a label the lowest place at or above (x, y) where it covers none of those written."""
+
+    def covers(other: Label) -> bool:
+        apart = text_width(text if x < other[0] else other[2], 15)
+        return abs(other[1] - y) < 16 and abs(other[0] - x) < apart
+
+    while in_the_way := [other for other in written if covers(other)]:
+        y = min(other[1] for other in in_the_way) - 16
+    return x, y, text
 
 
 def _plane(canvas: Canvas, points: Cells, left: float, top: float, size: float) -> tuple[Scale, Scale]:

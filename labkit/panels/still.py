@@ -47,6 +47,16 @@ class Grid:
     strengths: Array
     hue: str = "score"
 
+    @property
+    def cell(self) -> float:
+        """Give the width of a cell: room for the longest text in it or above it."""
+        return max(CELL, 10 + max(_width(text) for row in (self.columns, *self.texts) for text in row))
+
+    @property
+    def side(self) -> float:
+        """Give the width of the names beside the rows."""
+        return max(34.0, 10 + max(map(_width, self.rows)))
+
     def lines(self) -> Iterator[str]:
         """Yield the matrix as aligned plain text."""
         table = [["", *self.columns], *([name, *row] for name, row in zip(self.rows, self.texts, strict=True))]
@@ -97,11 +107,12 @@ class Still:
         parts, x, height = [], 24.0, 0.0
         for grid in self.grids:
             parts.append(f'<g transform="translate({x:g} 52)">{_draw_grid(grid)}</g>')
-            x += 34 + CELL * len(grid.columns) + GAP
+            x += max(grid.side + grid.cell * len(grid.columns), grid.side + _width(grid.name)) + GAP
             height = max(height, 60 + ROW * len(grid.rows))
         if self.plane is not None:
             parts.append(f'<g transform="translate({x:g} 40)">{_draw_plane(self.plane)}</g>')
             x, height = x + 240 + GAP, max(height, 240)
+        x = max(x, 48 + 1.2 * _width(self.title))
         box = f"0 0 {x:g} {height + 64:g}"
         title = f'<text x="24" y="28" font-weight="600" font-size="15">{html.escape(self.title)}</text>'
         return (
@@ -126,19 +137,19 @@ def _table(grid: Grid) -> str:
 
 
 def _draw_grid(grid: Grid) -> str:
-    hue = HUES[grid.hue]
+    hue, side, wide = HUES[grid.hue], grid.side, grid.cell
     boxes: list[str] = []
     light: list[str] = []
     dark: list[str] = []
     for i, row in enumerate(grid.texts):
         for j, text in enumerate(row):
-            x, y, strength = 34 + CELL * j, 30 + ROW * i, float(grid.strengths[i, j])
-            place = f'x="{x}" y="{y}" width="{CELL - 3}" height="{ROW - 3}" rx="5"'
+            x, y, strength = side + wide * j, 30 + ROW * i, float(grid.strengths[i, j])
+            place = f'x="{x:g}" y="{y}" width="{wide - 3:g}" height="{ROW - 3}" rx="5"'
             boxes.append(f'<rect {place} fill-opacity="{0.06 + 0.84 * strength:.2f}"/>')
-            (dark if strength > 0.55 else light).append(_text(x + 30, y + 20, text))
-    names = [_text(34 + CELL * (j + 0.5), 20, name) for j, name in enumerate(grid.columns)]
-    names += [_text(18, 51 + ROW * i, name) for i, name in enumerate(grid.rows)]
-    title = f'<text x="34" y="-2" fill="{hue}" font-weight="600">{html.escape(grid.name)}</text>'
+            (dark if strength > 0.55 else light).append(_text(x + wide / 2 - 1, y + 20, text))
+    names = [_text(side + wide * (j + 0.5), 20, name) for j, name in enumerate(grid.columns)]
+    names += [_text(side / 2 + 1, 51 + ROW * i, name) for i, name in enumerate(grid.rows)]
+    title = f'<text x="{side:g}" y="-2" fill="{hue}" font-weight="600">{html.escape(grid.name)}</text>'
     groups = ((hue, boxes), ("#666", names), ("#222", light), ("#fff", dark))
     return title + "".join(f'<g fill="{fill}" text-anchor="middle">{"".join(parts)}</g>' for fill, parts in groups)
 
@@ -162,18 +173,28 @@ def _draw_plane(plane: Plane) -> str:
         f'<path d="M0,{zero[1]:.1f}H240M{zero[0]:.1f},0V240" stroke="#ccc"/>',
         f'<polygon points="{corners}" fill="{HUES["value"]}" fill-opacity=".12" stroke="{HUES["value"]}"/>',
     ]
-    for name, point, allowed in plane.vectors:
-        x, y = at(point)
-        parts.append(arrow(point, 1.5, HUES["value"], "" if allowed else "4 3"))
-        parts.append(_label(x + 14, y - 7, name if allowed else f"{name} blocked", fill=HUES["value"]))
+    written: list[tuple[float, float, str]] = []
+    labels: list[str] = []
+
+    def label(x: float, y: float, text: str, fill: str, weight: int = 400) -> None:
+        while any(abs(y - b) < 14 and abs(x - a) < _width(text + other) / 2 for a, b, other in written):
+            y -= 14  # several heads may mix the same values
+        written.append((x, y, text))
+        looks = f'fill="{fill}" font-weight="{weight}" stroke="#fff" stroke-width="3" paint-order="stroke"'
+        labels.append(f'<g text-anchor="middle" {looks}>{_text(x, y, text)}</g>')
+
     for name, point in plane.mixtures:
-        x, y = at(point)
-        parts += [arrow(point, 4, HUES["mixture"]), _label(x + 16, y + 16, name, fill=HUES["mixture"], weight=700)]
-    return "".join(parts)
+        label(at(point)[0] + 16, at(point)[1] + 16, name, HUES["mixture"], weight=700)
+    for name, point, allowed in plane.vectors:
+        parts.append(arrow(point, 1.5, HUES["value"], "" if allowed else "4 3"))
+        label(at(point)[0] + 14, at(point)[1] - 7, name if allowed else f"{name} blocked", HUES["value"])
+    parts += [arrow(point, 4, HUES["mixture"]) for _, point in plane.mixtures]
+    return "".join([*parts, *labels])
 
 
-def _label(x: float, y: float, text: str, fill: str, weight: int = 400) -> str:
-    return f'<g text-anchor="middle" fill="{fill}" font-weight="{weight}">{_text(x, y, text)}</g>'
+def _width(text: str) -> float:
+    """Estimate the width of a line in a wide font of 13 pixels; readers have different ones."""
+    return 7.4 * len(text)
 
 
 def _text(x: float, y: float, text: str) -> str:
