@@ -57,6 +57,8 @@ DRAW = """async () => { const { content } = window.jupyterapp.shell.currentWidge
   content.notebookConfig = { ...content.notebookConfig, windowingMode: 'none' }; }"""
 DRAWN = """() => { const { widgets } = window.jupyterapp.shell.currentWidget.content;
   return widgets.every(cell => cell.node.isConnected && !cell.isPlaceholder()); }"""
+WEARS = """light => document.body.dataset.jpThemeLight === light
+  && !document.querySelector('#jupyterlab-splash')"""  # JupyterLab covers the page while it changes
 AXE = """async ([content, rules]) => (await axe.run(content, { resultTypes: ['violations'], ...rules })).violations
   .filter(({ impact }) => ['serious', 'critical'].includes(impact))
   .flatMap(({ id, nodes }) => nodes.map(node => `${id}: ${node.target} ${node.html} ${node.failureSummary}`))"""
@@ -136,8 +138,7 @@ class Notebook:
     def use_theme(self, theme: str) -> None:
         """Change JupyterLab's theme and wait until the page wears it."""
         self.command("apputils:change-theme", theme=theme)
-        light = str("Light" in theme).lower()
-        self.page.wait_for_function("light => document.body.dataset.jpThemeLight === light", arg=light)
+        self.page.wait_for_function(WEARS, arg=str("Light" in theme).lower())
 
     def serious_violations(self, content: str, only: str = "") -> list[str]:
         """Let axe, which the page must have loaded, look at whatever matches a selector, by all rules or only one."""
