@@ -22,6 +22,18 @@ CONTENT = ".jp-MarkdownOutput, .jp-OutputArea-output"  # ours; the rest of the p
 READING = "node => `${node.ariaValueNow ?? node.value} ${node.ariaValueText}`"  # a tip has two coordinates, in words
 ENDS = "node => [node.ariaValueNow ?? node.value, node.ariaValueMax ?? node.max].map(Number)"
 MOVED = f"([node, before]) => ({READING})(node) !== before"
+TWO_MOVES = """async () => {
+  const slider = document.querySelector('.lk [role="slider"]'), seen = new Set();
+  const pause = (time) => new Promise((done) => setTimeout(done, time));
+  const press = (key) => slider.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+  press('Home');
+  await pause(300);
+  press('PageUp'); // is sent at once
+  await pause(2);
+  press('ArrowUp'); // waits for the next message, 250 ms later
+  for (let i = 0; i < 60; i++, await pause(4)) if (i) seen.add(slider.ariaValueNow);
+  return seen.size;
+}"""  # how many values the slider showed after the last move
 COUNT = "count => document.querySelectorAll('.lk').length === count"
 
 
@@ -64,6 +76,14 @@ def test_a_learner_works_through_a_lesson(lab: Lab, axe: str, lesson: str) -> No
     notebook.restart_and_run_all(MINUTES)
     assert_all_is_right(notebook, answers)
     assert notebook.errors == []
+
+
+def test_the_kernels_echo_of_a_move_does_not_undo_the_next_one(lab: Lab) -> None:
+    lab.write("echo", ["from labkit import panels\npanels.softmax_row([0.5, 0.0])"])
+    notebook = lab.open("echo")
+    notebook.run_all()
+    notebook.page.locator(".lk").wait_for()
+    assert [notebook.page.evaluate(TWO_MOVES) for _ in range(12)] == [1] * 12
 
 
 # ── what the lesson's files say ──────────────────────────────────────────────────────────────────────────────────────
