@@ -160,7 +160,9 @@ def induction_targets(given: Inputs) -> list[int]:
 def _called(name: str, given: Inputs) -> Any:
     if not callable(given[name]):
         raise LabkitError(f"`{name}` is {given[name]!r}; it must be a function that computes it, {name}=lambda: …")
-    return given[name]()
+    if (found := given[name]()) is None:
+        raise LabkitError(f"`{name}` computes None: it must return the right answer")
+    return found
 
 
 TRUTHS: dict[str, Callable[[Inputs], Any]] = {

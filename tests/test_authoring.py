@@ -257,6 +257,8 @@ def test_refusals_name_the_answers_line(tmp_path: Path, old: str, new: str, comp
 
 ELSEWHERE = [
     ("title: Small\n", "", 1, "front matter has no 'title'"),
+    ("minutes: 5", "minutes: about 5", 1, "front matter says minutes: 'about 5'; it must be a number"),
+    ("outcome: see one row of weights", "outcome: 5", 1, "front matter says outcome: 5; it must be text"),
     ("minutes: 5", "mintues: 5", 1, "front matter has an unknown entry 'mintues'"),
     ("import labkit", "import labkit as", 13, "not Python"),
     ("import labkit", "1 / 0", 13, "ZeroDivisionError"),
@@ -312,10 +314,32 @@ def test_what_is_written_and_what_is_computed_are_both_shown(tmp_path: Path) -> 
     assert "disagree: [0.3333, 0.3333, 0] is written, [0.3333, 0.6667, 0] is computed. Entry 2 differs." in found
 
 
-def test_unreadable_cell_options_are_refused_in_one_line_with_the_cells_line(tmp_path: Path) -> None:
-    [found] = refused(tmp_path, LESSON.replace("covers: [M1]", "covers: [M1"))
-    assert re.match(rf"{line_of(LESSON, 'answer: small-row') - 2}: options or front matter cannot be read", found)
+YAML = [
+    ("covers: [M1]", "covers: [M1", "covers: ["),
+    ("points: 2", "\tpoints: 2", "\tpoints: 2"),
+    ("title: Small", "title: Small: masks", "title: Small"),
+    ("---\nanswer: small-row\n", ":answer: small-row\n:hints: [Which?]\n\n", ":hints: [Which?]"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "place"), YAML)
+def test_unreadable_options_are_refused_in_one_line_at_their_own(
+    tmp_path: Path, old: str, new: str, place: str
+) -> None:
+    text = LESSON.replace(old, new, 1)
+    [found] = refused(tmp_path, text)
+    assert found.startswith(f"{line_of(text, place)}: this YAML cannot be read: "), found
     assert "\n" not in found
+    assert "unicode string" not in found
+
+
+def test_a_slip_that_cannot_be_computed_is_refused(tmp_path: Path) -> None:
+    for slips, error in (
+        ("{'x': lambda: 1 / 0}", "ZeroDivisionError: division by zero"),
+        ("['x']", "AttributeError: "),
+    ):
+        [found] = refused(tmp_path, LESSON.replace("False])", f"False],\n  slips={slips})"))
+        assert f"{line_of(LESSON, ANSWER_LINE)}: small-row: its slips cannot be computed ({error}" in found
 
 
 def test_options_of_a_choice_are_written_out(tmp_path: Path) -> None:

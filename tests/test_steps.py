@@ -51,6 +51,7 @@ REFUSED = [
     ),
     ("number", {"by": 1}, "`by` is 1; it must be a function that computes it, by=lambda: …"),
     ("choice", {"outcome": "A"}, "`outcome` is 'A'; it must be a function that computes it, outcome=lambda: …"),
+    ("number", {"by": lambda: None}, "`by` computes None: it must return the right answer"),
     ("ordering", {"by": [1, 2]}, "`by` is [1, 2]; it must be a function that computes it, by=lambda: …"),
 ]
 

@@ -103,7 +103,7 @@ def read_lesson(path: Path) -> Lesson:
     try:
         notebook = myst_to_notebook(text, add_source_map=True)
     except MystMetadataParsingError as error:
-        raise BuildError([_unreadable(path, str(error))]) from error
+        raise BuildError([_unreadable(path, text.splitlines(), str(error))]) from error
     except ValidationError as error:  # tags are the one option that the notebook format itself looks at
         line = next((i for i, line in enumerate(text.splitlines(), 1) if re.match(r"tags: *[^\[ ]", line)), 1)
         raise BuildError([Problem(path, line, f"tags are a list, `tags: [hide-input]`: {error.message}")]) from error
@@ -118,11 +118,15 @@ def read_lesson(path: Path) -> Lesson:
     return Lesson(path, front, cells, exercises)
 
 
-def _unreadable(path: Path, said: str) -> Problem:
-    """Say in one line, with the line of the cell, what the YAML reader says in many."""
-    place = re.search(r"at line (\d+)", said)
+def _unreadable(path: Path, lines: list[str], said: str) -> Problem:
+    """Say in one line, at the line itself, what the YAML reader says in many about a text of its own numbering."""
+    fence, mark = (re.search(pattern, said) for pattern in (r"at line (\d+)", r"line (\d+), column"))
+    start = int(fence[1]) if fence else 0  # the front matter opens the file
+    dashes = lines[start : start + 1] == ["---"]
+    line = start + dashes + int(mark[1]) if mark else start or 1
+    words = re.sub(r'in "<unicode string>", line \d+, column \d+:|\^|.*Invalid YAML;|Notebook metadata:', "", said)
     return Problem(
-        path, int(place[1]) if place else 1, f"options or front matter cannot be read: {' '.join(said.split())}"
+        path, line, f"this YAML cannot be read: {' '.join(words.split())} (text with : or ? in it needs quotes)"
     )
 
 
@@ -159,9 +163,11 @@ def _pairs(cells: list[Cell]) -> Iterator[Exercise]:
 
 
 def _front_problems(front: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    for name in ("title", "minutes", "outcome"):
+    for name, kind in {"title": str, "minutes": int, "outcome": str | list}.items():
         if not front.get(name):
             yield 1, f"front matter has no {name!r}"
+        elif not isinstance(front[name], kind):
+            yield 1, f"front matter says {name}: {front[name]!r}; it must be {'a number' if kind is int else 'text'}"
     for name in sorted(set(front) - FRONT_MATTER):
         yield 1, f"front matter has an unknown entry {name!r}"
 

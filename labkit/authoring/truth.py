@@ -47,7 +47,11 @@ def _answer_problems(exercise: Exercise, made: list[Any]) -> Iterator[str]:
     elif not _still_so(record):
         yield "its check gives another result after the lesson's end: it uses a name that a later cell reassigns"
     else:
-        yield from _slip_problems(exercise, record.exercise)
+        try:
+            yield from _slip_problems(exercise, record.exercise)
+        except Exception as error:  # the author's own computation
+            said = f"{type(error).__name__}: {error}"
+            yield f"its slips cannot be computed ({said}); write slips={{'name': lambda: …}}"
 
 
 def _disagreement(record: Any) -> str:
