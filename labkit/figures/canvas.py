@@ -17,7 +17,7 @@ from typing import Any, Literal
 QUERY, KEY, VALUE = "#1d5fbf", "#c0392b", "#1b7f46"  # Q blue, K red, V green, in every figure
 WEIGHT = "#5b3fb0"  # scores and weights come from queries and keys: blue and red make violet
 NEGATIVE = "#b45309"
-INK, MUTED, LINE, PAPER, SOFT = "#1f2933", "#5b6675", "#d5dae1", "#ffffff", "#f4f6f8"
+INK, MUTED, LINE, PAPER = "#1f2933", "#5b6675", "#d5dae1", "#ffffff"
 SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 SERIF = "'STIX Two Text', 'Cambria', 'Times New Roman', 'DejaVu Serif', serif"
 
