@@ -15,7 +15,7 @@ from labkit.figures.canvas import INK, KEY, QUERY, VALUE, WEIGHT, Canvas, plain,
 
 Cells = list[list[Any]]
 EDGE = 22  # free paper around every drawing
-READABLE = 440  # pixels: on a phone a wide picture shrinks to this and then scrolls, else nobody could read its numbers
+READABLE = 0.6  # of its size: smaller than that, on a phone, a picture scrolls instead; nobody could read its numbers
 
 
 def show(canvas: Canvas, description: str, numbers: str = "", table: str = "") -> None:
@@ -24,8 +24,7 @@ def show(canvas: Canvas, description: str, numbers: str = "", table: str = "") -
     `table` is HTML that stands under the picture.
     """
     source = base64.b64encode(canvas.svg().encode()).decode()
-    least = min(round(canvas.right), READABLE)
-    style = f"max-width:100%;min-width:{least}px"
+    style = f"max-width:100%;min-width:{round(READABLE * canvas.right)}px"
     html = f'<img alt="{escape(description)}" src="data:image/svg+xml;base64,{source}" style="{style}">{table}'
     display: Any = importlib.import_module("IPython.display").display
     display({"text/html": html, "text/plain": numbers or description}, raw=True)
