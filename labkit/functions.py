@@ -169,10 +169,12 @@ def judge(task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome], names:
     wrong = [run for run in runs if run.complaint]
     if not wrong:
         return Finding("right", f"It agrees with the computation on all {len(runs)} cases.")
-    smallest = min(wrong, key=lambda run: (run.case not in task.visible, len(repr(run.case))))
+    by_size = sorted(wrong, key=lambda run: (run.case not in task.visible, len(repr(run.case))))
+    smallest = by_size[0]
     if found := _explaining(task, runs):
         message = f"This is what you get from {found[0].label}. {found[0].refutation}"
-        return Finding("wrong", message, found[0], smallest.shown(names))
+        telling = next((run for run in by_size if run.is_finite), smallest)  # overflow shows nothing of a slip
+        return Finding("wrong", message, found[0], telling.shown(names))
     return Finding("wrong", smallest.complaint, None, smallest.shown(names))
 
 

@@ -383,6 +383,11 @@ def _divided_by_root_of(name: str) -> Callable[[Inputs], Array | None]:
     return lambda given: _dots(given) / float(given[name]) ** 0.5 if given.get(name) else None
 
 
+def _divided_by_sources(given: Inputs) -> Array | None:
+    sources = int(np.atleast_2d(given["keys"]).shape[-2])
+    return _dots(given) / float(sources) ** 0.5 if sources > 1 else None  # by the root of 1 is no mistake of its own
+
+
 def _cosine(given: Inputs) -> Array:
     queries, keys = _floats(given, "queries"), _floats(given, "keys")
     lengths = np.linalg.norm(queries, axis=-1)
@@ -434,7 +439,7 @@ SCORES = [
         "dividing by the root of the number of positions",
         "How many sources there are has nothing to do with one dot product: divide by sqrt(d_k).",
         "02 scores and softmax, C3",
-        lambda given: _dots(given) / float(np.atleast_2d(given["keys"]).shape[-2]) ** 0.5,
+        _divided_by_sources,
     ),
     Slip(
         "scores-number-of-heads",

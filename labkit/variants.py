@@ -25,6 +25,10 @@ def me(name: str = "") -> None:
         journal.append("me", learner=name)
     using = whoever()
     print(f"Your numbers are drawn for {using}." if using else "No name yet: these are the printed numbers.")
+    if using and not normalised(name):
+        print(
+            "Type this name between the quotes before you hand in: only so are your answers checked with your numbers."
+        )
 
 
 def whoever() -> str:

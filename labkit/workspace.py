@@ -42,7 +42,8 @@ def main(argv: list[str]) -> int:
             print(f"Your copies are in {work}.")
             return 0
         folder = home() / "notebooks" if options.notebooks else work
-        chosen = find_lesson(lessons, options.lesson).name if options.lesson else first_to_open(lessons, folder)
+        asked = options.lesson or next(iter(options.fresh), "")
+        chosen = find_lesson(lessons, asked).name if asked else first_to_open(lessons, folder)
     except WorkspaceError as error:
         print(f"labkit lab: {error}", file=sys.stderr)
         return 1

@@ -56,6 +56,7 @@ def test_me_is_remembered_and_the_environment_wins(monkeypatch, capsys):
         "Your numbers are drawn for bo.",
         "Your numbers are drawn for cy.",
         "Your numbers are drawn for dee.",
+        "Type this name between the quotes before you hand in: only so are your answers checked with your numbers.",
     ]
 
 

@@ -282,10 +282,10 @@ def test_kernels_get_the_journal_beside_the_copies(place: Path, launched: Any, m
     assert launched()[2]["LABKIT_JOURNAL"] == "off"
 
 
-def test_fresh_backs_up_and_opens_as_usual(place: Path, launched: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fresh_backs_up_and_opens_that_lesson(place: Path, launched: Any, capsys: pytest.CaptureFixture[str]) -> None:
     launched()
     learner(place, "answer = 1/3")
-    assert opened(launched("--fresh", "3")[0]) == "00_start_here.ipynb"
+    assert opened(launched("--fresh", "3")[0]) == "03_masks.ipynb"
     assert "backups" in capsys.readouterr().out
     assert workspace.main(["--fresh", "17"]) == 1
     assert "no lesson '17'; there are: 00_start_here, 03_masks" in capsys.readouterr().err

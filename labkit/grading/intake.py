@@ -103,8 +103,16 @@ def find_files(
     groups: dict[str, list[Handed]] = {student.id: [] for student in roster.students}
     for one in sorted(handed, key=lambda one: one.student.id):
         groups.setdefault(one.student.id, []).append(_timed(one, stamps.get(one.found.parts[:-1], ""), due))
-    ordered = {student: sorted(group, key=lambda one: one.attempt.order) for student, group in groups.items() if group}
+    ordered = {student: sorted(group, key=_age) for student, group in groups.items() if group}
     return ordered, refusals
+
+
+_BESIDE = re.compile(r"(?:^|/)backups/|\.new\d*\.ipynb$", re.IGNORECASE)
+
+
+def _age(one: Handed) -> tuple[bool, tuple[str, int, str]]:
+    """Sort by the rule of `Attempt.order`; what the workbook itself puts beside a learner's copy counts as older."""
+    return not _BESIDE.search("/".join(one.found.parts)), one.attempt.order
 
 
 def _deadline(due: str) -> str:
@@ -136,6 +144,8 @@ def _whose(found: Found, root: Path, roster: Roster, lessons: Collection[str]) -
     if match := _lms(found.parts):
         name, hints = match["name"], [f"#{match['user']}", match["user"], match["name"]]
         late = True if match.groupdict().get("late") else None
+        if match.re is _CANVAS:  # its zip holds the time of the download, not of handing in; `_LATE` says what is late
+            when = ""
         file = match["rest"] if match.string == file and match["rest"] else file
         own_id = match["user"] if match.re is _CANVAS else name
     else:

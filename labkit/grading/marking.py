@@ -34,7 +34,6 @@ from labkit.verdict import Verdict
 
 SHOWN = 4_000  # characters of an answer that a report may show
 MOST_NAMES = 10  # names of one student, the last told: each costs drawing its numbers
-RESTARTS = 2  # fresh workers after a cell or a call has ended one
 NOT_COMPUTED = "the answer could not be computed with NumPy alone ({}): type the numbers instead"
 ODD = {
     "large": "it is too large",
@@ -84,7 +83,7 @@ def mark_student(work: Work, settings: Settings) -> list[Result]:
     names = tuple(sorted(list(dict.fromkeys(reversed(told)))[:MOST_NAMES]))
     results = []
     for lesson, group in sorted(_by_lesson(read, settings.keys).items()):
-        attempts, chosen = _choose(group)
+        attempts, chosen = _choose(group, settings.keys)
         try:
             result = _mark_one(chosen, lesson, settings, names)
         except Exception as error:
@@ -114,23 +113,36 @@ def lesson_of(one: Submission | Refusal, keys: Sequence[KeySource]) -> str:
     if isinstance(one, Submission):
         if one.lesson in lessons:
             return one.lesson
-        text = "\n".join([*(cell.exercise or "" for cell in one.cells), *(cell.source for cell in one.cells)])
-        hits = {key.lesson: sum(cell.id in text for cell in key.cells if cell.role == "answer") for key in keys}
+        hits = _hits(one, keys)
         best = max(lessons, key=lambda lesson: hits[lesson], default="")
         if best and hits[best]:
             return best
+        if one.lesson or any(cell.exercise for cell in one.cells):
+            return ""  # a lesson of ours, and none of those graded now
     named = [lesson for lesson in lessons if lesson.casefold() in one.stem.casefold()]
     return named[0] if named else lessons[0] if len(lessons) == 1 else ""
 
 
-def _choose(group: Sequence[Submission | Refusal]) -> tuple[tuple[Attempt, ...], Submission | Refusal]:
-    """Take the latest that can be read, else the latest; note on every attempt why it counts or does not."""
+def _hits(one: Submission, keys: Sequence[KeySource]) -> dict[str, int]:
+    """Count for each lesson how many of its exercises a file mentions, in metadata, markers or checks."""
+    text = "\n".join([*(cell.exercise or "" for cell in one.cells), *(cell.source for cell in one.cells)])
+    return {key.lesson: sum(cell.id in text for cell in key.cells if cell.role == "answer") for key in keys}
+
+
+def _choose(
+    group: Sequence[Submission | Refusal], keys: Sequence[KeySource]
+) -> tuple[tuple[Attempt, ...], Submission | Refusal]:
+    """Take the latest that holds exercises, else the latest that can be read, else the latest; note why on each."""
     readable = [one for one in group if isinstance(one, Submission)]
-    chosen = (readable or group)[-1]
+    chosen = ([one for one in readable if any(_hits(one, keys).values())] or readable or group)[-1]
+    older = list(group[: next(i for i, one in enumerate(group) if one is chosen)])
     notes = [
-        "counts" if one is chosen else one.reason if isinstance(one, Refusal) else "a later file counts"
+        "counts" if one is chosen
+        else one.reason if isinstance(one, Refusal)
+        else "a later file counts" if one in older
+        else "it holds no exercise"
         for one in group
-    ]
+    ]  # fmt: skip
     return tuple(replace(one.attempt, note=note) for one, note in zip(group, notes, strict=True)), chosen
 
 
@@ -157,12 +169,22 @@ def _mark_one(chosen: Submission | Refusal, lesson: str, settings: Settings, nam
     key = run_key(source)
     items = [item for item in key.items if not settings.only or item.id in settings.only]
     matched = match(key, chosen.cells)
-    marker = Marker(key, matched, settings, (*names, chosen.student.name, chosen.student.id, ""))
+    marker = Marker(key, matched, settings, (*names, *_said_aloud(chosen.student.name), chosen.student.id, ""))
     marks = marker.mark(items)
     verdict = "stopped" if marker.stops else "graded"
     level = settings.sandbox.level if settings.sandbox and marker.started else ""
-    notes = (*chosen.notes, *matched.notes, *marker.notes)
+    notes = (*chosen.notes, *matched.notes)
     return Result(chosen.student, lesson, verdict, "; ".join(marker.stops), marks, level=level, notes=notes)  # type: ignore[arg-type]
+
+
+def _said_aloud(name: str) -> tuple[str, ...]:
+    """Give a name as listed and as its owner types it: gradebooks list "Lovelace, Ada".
+
+    >>> _said_aloud("Lovelace, Ada")
+    ('Lovelace, Ada', 'Ada Lovelace')
+    """
+    last, comma, first = (part.strip() for part in name.partition(","))
+    return (name, f"{first} {last}") if comma else (name,)
 
 
 def _missing(item: Item) -> Mark:
@@ -199,7 +221,6 @@ class Marker:
         self.settings = settings
         self.names = tuple(dict.fromkeys(names))
         self.stops: list[str] = []  # sentences, for the verdict "stopped"
-        self.notes: list[str] = []
         self.errors: dict[str, str] = {}  # answer cell -> what its student's error was
         self.skipped: dict[int, str] = {}  # step that ended a worker -> answer cell
         self.started = False
@@ -295,21 +316,20 @@ class Marker:
         """Ask a sandbox for every item: all at once, and where something ends it, step by step in fresh ones."""
         # Answers come before functions: an error's text is told only while no hidden input is in the process.
         pending = sorted(pending, key=lambda one: bool(one.cases))
-        left = sandbox.limits.total
-        for attempt in range(RESTARTS + 2):
+        left, work = sandbox.limits.total, self._at_once
+        while left > 0:
             with _started(sandbox) as worker:
                 self.started = True
                 begun = time.monotonic()
                 worker.deadline = begun + left
-                if self._at_once(worker, pending) if attempt == 0 else self._stepwise(worker, pending):
+                if work(worker, pending):
                     return
                 left -= time.monotonic() - begun
-            if left <= 0:
-                break
+            work, sandbox = self._stepwise, _sharing(sandbox, left / (2 + sum(not one.done for one in pending)))
         for one in pending:
             if not one.done:
-                one.stopped = "time" if left <= 0 else "died"
-        if left <= 0 and not self.stops:
+                one.stopped = "time" if one.replies else "never"
+        if not self.stops:
             self.stops.append(f"it {STOPPED['time']}")
 
     def _at_once(self, worker: Worker, pending: Sequence[Pending]) -> bool:
@@ -375,6 +395,9 @@ class Marker:
         item, error = one.item, self.errors.get(one.item.cell, "")
         if item.cell in self.skipped.values():
             mark = replace(_missing(item), status="stopped", message="Its cell ended the run, so it was passed over.")
+        elif one.stopped == "never":
+            message = "It was not run: what came before it used up the time of the whole file."
+            mark = replace(_missing(item), status="stopped", message=message)
         elif one.cases:
             mark = self._of_function(one)
         elif one.stopped:
@@ -404,6 +427,13 @@ class Marker:
         mark = _mark_of(item, verdict)
         case = "" if verdict.status == "right" else _shown_case(item, one, outcomes)
         return replace(mark, status=status, case=case, notes=notes)
+
+
+def _sharing(sandbox: Sandbox, share: float) -> Sandbox:
+    """Give a cell or a call no more than its share of the time, so that endless loops leave some for what follows."""
+    limits = sandbox.limits
+    limits = replace(limits, cell=min(limits.cell, 2 * share), call=min(limits.call, share))
+    return replace(sandbox, limits=limits)
 
 
 @contextmanager

@@ -120,7 +120,7 @@ function memory() {
   };
 }
 
-/** One tab stop for a group of controls; `key` keeps the stop on the control that was last used. */
+/** One tab stop for a group of controls: the one at `current`. */
 function roving(nodes, current) {
   nodes.forEach((node, i) => set(node, { tabindex: i === current ? 0 : -1 }));
 }
@@ -132,7 +132,7 @@ const TRAVEL = 92; // pixels of a drag from the lowest to the highest value
 
 /**
  * A number moved up and down, by dragging inside it or by keys: a slider shaped like a filled tank.
- * Neither a key press nor a drag jumps over one of its `stops`, so that landmarks are easy to hit exactly.
+ * Arrow and page keys halt at its `stops` and a drag snaps to one nearby, so that landmarks are easy to hit exactly.
  */
 function tank({ label, low, high, step = 0.1, stops, marks = [], kind = "score", onInput, onSide }) {
   const height = (x) => `${100 * clamp((x - low) / (high - low), 0, 1)}%`;

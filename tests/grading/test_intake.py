@@ -79,6 +79,19 @@ def test_canvas_names(tmp_path: Path) -> None:
     }
 
 
+def test_times_in_a_canvas_zip_are_those_of_the_download(tmp_path: Path) -> None:
+    place = zipped(tmp_path / "s.zip", "ada_1_9_02_scores.ipynb", "bob_LATE_2_9_02_scores.ipynb")
+    late = {student: group[0][2] for student, group in owners(place, due="1990-01-01").items()}
+    assert late == {"1": None, "2": True}
+
+
+def test_what_the_workbook_puts_beside_a_copy_counts_as_older(tmp_path: Path) -> None:
+    names = ["02_scores.ipynb", "02_scores.new.ipynb", "02_scores.new2.ipynb", "backups/02_scores.1.ipynb"]
+    place = folder(tmp_path / "class", *(f"ada/{name}" for name in names))
+    files, _ = find_files(place, Roster(), ("02_scores",))
+    assert [one.attempt.source for one in files["ada"]][-1].endswith("ada/02_scores.ipynb")
+
+
 @pytest.mark.parametrize(
     "name",
     ["Ada Lovelace_77_assignsubmission_file_/02_scores.ipynb", "Ada Lovelace_77_assignsubmission_file_02_scores.ipynb"],

@@ -158,6 +158,54 @@ def test_the_whole_submission_has_one_budget(small_key: KeySource, notebook: Not
     assert next(mark.status for mark in result.marks if mark.exercise == "write-mix") == "stopped"
 
 
+TWO = """
+```{code-cell} python
+import numpy as np
+from labkit import check
+```
+
+```{code-cell} python
+:answer: loop
+:points: 1
+def dot(left, right):
+    return sum(a * b for a, b in zip(left, right))
+```
+
+```{code-cell} python
+check.function("loop", dot, task="dot")
+```
+
+```{code-cell} python
+:answer: fine
+:points: 1
+def mix(weights, values):
+    return np.array(weights) @ np.array(values)
+```
+
+```{code-cell} python
+check.function("fine", mix, task="mix")
+```
+"""
+
+
+def test_an_endless_loop_leaves_time_for_the_other_functions(tmp_path: Path, box: Sandbox) -> None:
+    (tmp_path / "two.md").write_text(TWO)
+    loop = "# exercise: loop\ndef dot(left, right):\n    while True: pass"
+    fine = "# exercise: fine\ndef mix(weights, values):\n    return np.array(weights) @ np.array(values)"
+    data = json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "source": s} for s in (loop, fine)]}).encode()
+    hurried = replace(box, limits=replace(box.limits, total=5.0, call=2.0, cell=2.0))
+    found = marks(data, read_key(tmp_path / "two.md"), hurried)
+    assert (found["loop"].status, found["fine"].status) == ("stopped", "right")
+
+
+def test_what_was_never_run_is_not_called_endless(small_key: KeySource, notebook: Notebook, box: Sandbox) -> None:
+    hurried = replace(box, limits=replace(box.limits, total=1.0, cell=1.0))
+    loop = notebook(row_2="row_2 = [1/4, 3/4]\nwhile True: pass")
+    found = marks(loop, small_key, hurried)["write-mix"]
+    assert (found.status, found.points) == ("stopped", 0)
+    assert found.message == "It was not run: what came before it used up the time of the whole file."
+
+
 # Faults of ours
 
 
@@ -194,6 +242,13 @@ def test_the_latest_readable_attempt_counts_and_all_are_listed(small_key: KeySou
     assert result.points == 3
 
 
+def test_a_later_file_without_any_exercise_does_not_count(small_key: KeySource, notebook: Notebook) -> None:
+    scratch = json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}).encode()
+    (result,) = mark_student(work(notebook(), scratch), Settings((small_key,), SECRET))
+    assert [attempt.note for attempt in result.attempts] == ["counts", "it holds no exercise"]
+    assert result.points == 3
+
+
 def test_a_refused_only_attempt_is_rejected_with_every_exercise_listed(small_key: KeySource) -> None:
     (result,) = mark_student(work(b"{}"), Settings((small_key,), SECRET))
     assert result.verdict == "rejected"
@@ -219,6 +274,13 @@ def test_which_lesson_a_file_belongs_to(lesson: str, exercise: str | None, stem:
     keys = [KeySource(name, (KeyCell("answer", "x = 1", f"x-{name}"),), ".", name) for name in ("01_a", "02_b")]
     cells = (Cell("code", "pass", exercise),)
     assert lesson_of(Submission(ADA, Attempt("f"), stem, cells, "", lesson), keys) == expected
+
+
+def test_a_notebook_of_another_lesson_is_not_taken_for_the_only_one_graded() -> None:
+    keys = [KeySource("01_a", (KeyCell("answer", "x = 1", "x-01_a"),), ".", "01_a")]
+    for lesson, exercise, expected in (("02_b", None, ""), ("", "y-02_b", ""), ("", None, "01_a")):
+        cells = (Cell("code", "pass", exercise),)
+        assert lesson_of(Submission(ADA, Attempt("f"), "mine", cells, "", lesson), keys) == expected
 
 
 # Learners' own numbers
