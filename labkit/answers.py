@@ -199,10 +199,18 @@ def is_rounded(given: Array, exact: Array) -> bool:
 
     >>> is_rounded(np.array([0.33, 0.67]), np.array([1 / 3, 2 / 3])), is_rounded(np.array([0.3]), np.array([1 / 3]))
     (True, False)
+    >>> is_rounded(np.array([4.33]), np.array([13 / 3])), is_rounded(np.array([4.34]), np.array([13 / 3]))
+    (True, False)
     """
     if given.shape != exact.shape or not np.isfinite(given).all():
         return False
-    return any(_has_decimals(given, d) and not (np.abs(given - exact) >= 10.0**-d).any() for d in (2, 3, 4, 5))
+    return any(_has_decimals(given, d) and _is_near(given, exact, 10.0**-d) for d in (2, 3, 4, 5))
+
+
+def _is_near(given: Array, exact: Array, unit: float) -> bool:
+    """Say whether each number is at most half a unit off, or less than one and nearer to 0."""
+    off, nearer = np.abs(given - exact), np.abs(given) <= np.abs(exact) + 1e-9
+    return bool(((off <= unit / 2 + 1e-9) | ((off < unit) & nearer) | np.isnan(exact)).all())
 
 
 def _has_decimals(numbers: Array, decimals: int) -> bool:

@@ -25,7 +25,7 @@ Array = NDArray[Any]
 EmptyRows = Literal["raise", "zero", "nan"]
 Block = tuple[slice, ...]  # a piece of the scores: runs along their leading axes
 BLOCK = 1 << 19  # scores handled at a time, so that the five steps of softmax find them in the processor's cache
-SAFE_EXPONENT = 30  # exp(-30) to exp(30) fit into every float type with room for a long sum
+SAFE_EXPONENT = 30  # exp(30) fits into every float type with room for a long sum
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,8 @@ def _softmax_rows(scores: Array, allowed: Array | None, empty_rows: EmptyRows) -
 def _softmax_block(scores: Array, allowed: Array | None, block: Block) -> Array:
     """Subtract each row's largest allowed score, exponentiate, divide by the sum, in place; give the maxima back.
 
-    The subtraction only keeps exp in range, so it is left out where every row's largest score is small already.
+    The subtraction only keeps exp in range: it is left out where every row's largest score lies between 0 and
+    SAFE_EXPONENT already.
     Columns before `free` are read by every row here and columns from `end` on by none, so the mask matters only in
     between: for a causal mask that is next to nothing, and half of all exponentials are never taken.
     """
@@ -276,7 +277,7 @@ def _softmax_block(scores: Array, allowed: Array | None, block: Block) -> Array:
     free, end = (m, m) if allowed is None else _free_and_end(allowed)
     scores[..., end:] = 0
     scores = scores[..., :end]
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if free < end and allowed is not None:
             edge = scores[..., free:]
             limit = (allowed[..., free:end] - scores.dtype.type(0.5)) * np.inf  # inf where allowed, -inf where blocked
@@ -285,10 +286,11 @@ def _softmax_block(scores: Array, allowed: Array | None, block: Block) -> Array:
         row_max = scores.max(axis=-1, keepdims=True, initial=-np.inf)
         if not (row_max < np.inf).all():  # NaN compares false with everything
             raise _unusable_score(scores, block)
-        shift = np.where(np.abs(row_max) <= SAFE_EXPONENT, 0, row_max)  # row by row: no row depends on another
+        # Row by row, so that no row's shift depends on another row.
+        shift = np.where((row_max >= 0) & (row_max <= SAFE_EXPONENT), 0, row_max)
         if shift.any():
             scores -= np.maximum(shift, np.finfo(scores.dtype).min)  # in an empty row -inf less -inf would be NaN
-    np.exp(scores, out=scores)  # exp(-inf) is exactly 0
+        np.exp(scores, out=scores)  # exp(-inf) is exactly 0
     total = scores.sum(axis=-1, keepdims=True)
     scores /= np.where(total > 0, total, 1)  # an empty row stays 0
     return np.asarray(row_max)
@@ -321,7 +323,7 @@ def _free_and_end(allowed: Array) -> tuple[int, int]:
 
 def _without_copies(allowed: Array) -> Array:
     """Keep one entry along every axis on which a broadcast mask merely repeats itself."""
-    return allowed[tuple(slice(0, 1) if step == 0 else slice(None) for step in allowed.strides)]
+    return allowed[tuple(slice(0, 1) if step == 0 else slice(None) for step in allowed.strides[:-1])]
 
 
 def _unusable_score(scores: Array, block: Block) -> NonFiniteError:

@@ -103,7 +103,7 @@ def call(function: Callable[..., Any], task: Task, case: Case, patience: float =
 
     def work() -> None:
         try:
-            outcome.append(Outcome(function(*arguments)))
+            outcome.append(Outcome(_kept(function(*arguments))))
         except _StopError:
             pass
         except BaseException as error:  # also SystemExit: nothing a learner writes may end the kernel
@@ -120,6 +120,14 @@ def call(function: Callable[..., Any], task: Task, case: Case, patience: float =
     names = parameter_names(function, task)
     changed = [name for name, now, old in zip(names, arguments, case, strict=True) if not _same(now, old)]
     return Outcome(outcome[0].value, outcome[0].error, changed="".join(changed[:1]))
+
+
+def _kept(value: Any) -> Any:
+    """Copy a result, which the function may write the next one into; what cannot be copied stays as it is."""
+    try:
+        return copy.deepcopy(value) if isinstance(value, (list, tuple, np.ndarray)) else value
+    except Exception:
+        return value
 
 
 def _said(error: BaseException) -> str:
@@ -183,7 +191,7 @@ class Run:
 
     def __init__(self, task: Task, case: Case, outcome: Outcome) -> None:
         self.task, self.case, self.outcome = task, case, outcome
-        right = _right_values(task, json.dumps(case))
+        right = _right_values(task, _as_text(case))
         self.boolean = right.dtype == bool
         self.right: Array = right.astype(float)
         self.given: Array | None = None
@@ -230,6 +238,11 @@ class Run:
         agrees = not (answers.differing(self.given, value) & ~undefined).any()
         return agrees and (not undefined.any() or not answers.same(self.given, self.right))
 
+    def tells(self, slip: Slip) -> bool:
+        """Say whether a slip gives something else than the computation here; one that never does explains nothing."""
+        value = _slip_values(self.task, self.case).get(slip.id)
+        return value is not None and not answers.same(np.asarray(value, dtype=float), self.right)
+
     def shown(self, names: Sequence[str] = ()) -> str:
         """Show the call, what it gave and what was expected."""
         pairs = zip(names or self.task.parameters, self.case, strict=True)
@@ -254,13 +267,17 @@ def _possible(task: Task) -> list[Slip]:
     return list(found.values())
 
 
+def _as_text(case: Case) -> str:
+    return json.dumps(case, default=lambda value: value.tolist())  # a task of an author's may hold NumPy's numbers
+
+
 @lru_cache(maxsize=4096)  # a class hands in hundreds of functions, all called with the same cases
 def _right_values(task: Task, case: str) -> Array:
     return np.asarray(task.reference(*json.loads(case)))
 
 
 def _slip_values(task: Task, case: Case) -> dict[str, Any]:
-    return _slip_values_of(task, json.dumps(case))
+    return _slip_values_of(task, _as_text(case))
 
 
 @lru_cache(maxsize=4096)  # as above
@@ -280,7 +297,7 @@ def _common_slips(task: Task, runs: Sequence[Run]) -> list[Slip]:
         if suspects:
             values = _slip_values(task, run.case)
             suspects = [slip for slip in suspects if run.comes_from(values.get(slip.id, run.right))]
-    return suspects
+    return [slip for slip in suspects if any(run.tells(slip) for run in runs)]
 
 
 def _short(value: Any) -> str:

@@ -183,7 +183,7 @@ def test_a_visible_difference_is_always_seen(number: float, sign: int) -> None:
         (0.3, 1 / 3, False),
         (0.32, 1 / 3, False),
         (0.35, 1 / 3, False),
-        (0.334, 1 / 3, True),
+        (0.334, 1 / 3, False),  # neither rounded nor cut
         (0.335, 1 / 3, False),
         (1 / 3, 0.33, False),
         (math.nan, 1 / 3, False),

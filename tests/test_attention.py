@@ -87,6 +87,30 @@ def test_blocks_do_not_change_the_weights(setting, block, batch, own_masks):
         core.BLOCK = before
 
 
+@pytest.mark.parametrize("allowed", [True, [[True], [True]], [[[[True]]]], [[True, True]], np.ones((2, 1, 1, 1), bool)])
+def test_a_mask_of_one_entry_for_many_scores_allows_them_all(allowed):
+    scores = np.zeros((2, 2, 2, 3))[..., :2]
+    np.testing.assert_array_equal(softmax_over_sources(scores, allowed), np.full(scores.shape, 0.5))
+    eye = np.eye(2)
+    if np.ndim(allowed) < 3:
+        np.testing.assert_array_equal(attend(eye, Head(eye, eye, eye), allowed).weights > 0, np.ones((2, 2), bool))
+
+
+def test_a_mask_of_one_column_blocks_whole_rows():
+    weights = softmax_over_sources(np.zeros((3, 2)), [[True], [False], [True]], empty_rows="zero")
+    np.testing.assert_array_equal(weights, [[0.5, 0.5], [0, 0], [0.5, 0.5]])
+
+
+def test_warnings_that_are_errors_elsewhere_are_none_here():
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(softmax_over_sources([0.0, -900.0]), [1, 0])
+
+
+def test_a_small_weight_that_float32_can_hold_is_kept():
+    weights = softmax_over_sources(np.array([-30, -104], np.float32))
+    assert weights[1] == pytest.approx(np.exp(-74), rel=1e-3)
+
+
 def test_blocks_hold_about_so_many_scores(monkeypatch):
     monkeypatch.setattr(core, "BLOCK", 24)
     assert list(core._blocks((5, 12))) == [(slice(0, 2),), (slice(2, 4),), (slice(4, 6),)]

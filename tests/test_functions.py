@@ -420,3 +420,39 @@ def test_a_case_is_shown_with_the_names_it_is_told() -> None:
 
 def test_a_changed_argument_is_called_what_the_function_calls_it() -> None:
     assert call(lambda rows: rows.append(0), TASKS["transpose"], [[[1]]]).changed == "rows"
+
+
+def test_a_right_result_with_changed_arguments_is_not_put_down_to_a_slip_that_gives_the_same():
+    """With W_O the identity, heads laid side by side are the update: that slip explains nothing here."""
+
+    def concatenate(outputs):
+        joined = outputs[0]
+        for other in outputs[1:]:
+            for row, more in zip(joined, other, strict=True):
+                row.extend(more)
+        return joined
+
+    found = judge(*_judged(TASKS["concatenate"], concatenate))
+    assert found.slip is None
+    assert found.message == "It changes its argument `outputs`: work on a copy, or build a new list."
+
+
+def test_a_result_kept_in_one_list_is_copied_before_the_next_call():
+    kept = []
+
+    def transpose(matrix):
+        kept.clear()
+        kept.extend([list(column) for column in zip(*matrix, strict=True)])
+        return kept
+
+    assert judge(*_judged(TASKS["transpose"], transpose)).status == "right"
+
+
+def test_a_case_of_numpy_numbers_is_read():
+    case = [list(np.array([1, 2])), np.array([3, 4])]
+    assert judge(TASKS["dot"], [case], [Outcome(11)]).status == "right"
+
+
+def _judged(task, function):
+    cases = task.cases(random.Random(0), 4)
+    return task, cases, [call(function, task, case) for case in cases]

@@ -415,3 +415,9 @@ def test_a_panel_is_not_made_with_a_range_upside_down() -> None:
 def test_nothing_cannot_be_drawn() -> None:
     with pytest.raises(ShapeError, match="nothing to draw"):
         panels.softmax_row([])
+
+
+def test_the_stored_state_does_not_hang_on_last_digits() -> None:
+    one, other = (panels.softmax_row([x, 1.0]) for x in (0.1 + 0.2, 0.3))
+    assert one.scores[0] != other.scores[0]
+    assert one._repr_mimebundle_()[0]["text/html"] == other._repr_mimebundle_()[0]["text/html"]

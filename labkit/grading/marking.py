@@ -22,6 +22,7 @@ import numpy as np
 from labkit.answers import UnreadableError, is_blank
 from labkit.checks import Exercise
 from labkit.functions import Outcome
+from labkit.grading.archive import whole
 from labkit.grading.intake import read_bytes
 from labkit.grading.key import Item, Key, hidden_cases, run_key
 from labkit.grading.keyfile import KeySource
@@ -539,8 +540,11 @@ def plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (list, tuple)) and depth < 8:
         return [plain(part, depth + 1) for part in value]
     if isinstance(value, (bool, str)):
-        return value[:SHOWN] if isinstance(value, str) else value
+        return whole(value[:SHOWN]) if isinstance(value, str) else value
     if isinstance(value, (int, float, Fraction, np.number)):
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number beyond any float, which only a forged reply can bring
+            number = math.inf if value > 0 else -math.inf
         return number if math.isfinite(number) else repr(number)
     return None

@@ -229,7 +229,9 @@ def _filled(
     for student in students:
         shown.setdefault(cell(student), []).append(student)
     for line in reader:
-        filled = (line.get("points") or "").strip()
+        filled, comment = ((line.get(name) or "").strip() for name in ("points", "comment"))
+        if comment and not filled:  # the sheet is written anew, so the comment would be gone
+            raise LabkitError(f"{path}, line {reader.line_num}: a comment without points: give points as well.")
         if filled:
             named, exercise = line.get("student") or "", uncell(line.get("exercise") or "")
             owners = shown.get(named) or shown.get(cell(named)) or [""]  # a spreadsheet may drop the apostrophe
@@ -238,14 +240,14 @@ def _filled(
                 raise LabkitError(f"{path}, line {reader.line_num}: {known} {uncell(named)!r} in this class.")
             student = owners[0]
             points = _points(path, reader.line_num, filled, out_of.get(exercise))
-            yield Manual(student, exercise, points, uncell((line.get("comment") or "").strip()))
+            yield Manual(student, exercise, points, uncell(comment))
 
 
 def _points(path: Path, line: int, text: str, out_of: float | None) -> float | None:
-    if uncell(text) in ("-", "–", "—"):  # a spreadsheet may make the one into the other
-        return None
     if out_of is None:
         raise LabkitError(f"{path}, line {line}: no exercise of that name is marked by hand.")
+    if uncell(text) in ("-", "–", "—", "−"):  # a spreadsheet may make the one into another
+        return None
     try:
         points = float(text.replace(",", "."))
     except ValueError:

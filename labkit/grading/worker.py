@@ -19,6 +19,7 @@ from typing import Any
 MOST_VALUES, LONGEST_TEXT, DEEPEST = 20_000, 20_000, 8
 # NumPy's modules that only hang docstrings on its functions: a sixth of what loading it costs, and nobody reads here.
 DOCSTRINGS = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
+EXACT = (("fractions", "Fraction"), ("decimal", "Decimal"))  # their modules and names, loaded or not
 TIMERS = {"%%time", "%%timeit", "%%capture", "%%prun"}
 
 
@@ -40,12 +41,21 @@ def main(stage: dict[str, Any], requests: int, replies: int) -> None:
     gc.freeze()
     gc.enable()
     become(stage["uid"])
-    space = {"__name__": "__main__", "__builtins__": builtins, "np": numpy, "display": lambda *_, **__: None}
+    space = {
+        "__name__": "__main__",
+        "__builtins__": builtins,
+        "np": numpy,
+        **dict.fromkeys(("display", "help"), silent),
+    }
     send(replies, {"id": 0, "ok": True})
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
             request = json.loads(line)
             send(replies, {"id": request["id"], **answer(request, space)})
+
+
+def silent(*_: Any, **__: Any) -> None:
+    """Stand in for what shows something: nothing printed here is ever read."""
 
 
 def limit(limits: dict[str, int]) -> None:
@@ -175,8 +185,8 @@ def plain(value: Any, budget: list[int], depth: int = 0) -> Any:
         return {"blank": True}
     if kind is list or kind is tuple:
         return [plain(part, budget, depth + 1) for part in value]
-    if kind is getattr(sys.modules.get("fractions"), "Fraction", None):
-        return float(value)
+    if kind in [getattr(sys.modules.get(module), name, None) for module, name in EXACT]:
+        return plain(float(value), budget, depth)
     return plain(raw_numbers(value, budget[0]), budget, depth)
 
 
@@ -185,15 +195,17 @@ def raw_numbers(value: Any, most: int) -> Any:
     import numpy
 
     masked = sys.modules.get("numpy.ma")  # loading it takes time, and no masked array exists before somebody did
-    if masked and isinstance(value, masked.MaskedArray):
+    if masked and masked.is_masked(value):
         raise NotPlainError("masked")
     if not isinstance(value, numpy.ndarray | numpy.generic):
         raise NotPlainError("kind")
     array = numpy.ndarray.view(value, numpy.ndarray) if isinstance(value, numpy.ndarray) else numpy.asarray(value)
-    if array.dtype.kind not in "bfiu":
+    if array.dtype.kind not in "bfiuO":
         raise NotPlainError("entries")
     if array.size > most:
         raise NotPlainError("large")
+    if array.ndim == 0 and array.dtype.kind == "O":  # it would come back for ever
+        raise NotPlainError("kind")
     return array.astype(float).tolist() if array.dtype.kind == "f" else array.tolist()
 
 

@@ -524,14 +524,17 @@ function groups(now, before, row) {
 // its status line and the page's icon, which costs more than our own repaint.
 const KERNEL_PAUSE = 250;
 
-export function render({ model, el }) {
+export function render({ model: kernel, el }) {
+  const unsent = {}; // moves the kernel has not heard of: what arrives from it meanwhile must not undo them
+  const get = (key) => (key in unsent ? unsent[key] : kernel.get(key));
+  const model = { standalone: kernel.standalone, get };
   const panel = PANELS[model.get("kind")];
   const read = () => panel.derive(Object.fromEntries(panel.keys.map((key) => [key, model.get(key)])), model);
   const parts = (state) => panel.parts(state, model);
   const start = model.get("start");
   let now = read();
   let [before, control, mine, queued] = [now, null, false, false];
-  let [saved, saving, unsent] = [-KERNEL_PAUSE, 0, {}]; // when the kernel last heard of a move; when and what it will
+  let [saved, saving] = [-KERNEL_PAUSE, 0]; // when the kernel last heard of a move; the timer of the next time
 
   /** Write a patch to the model; `name` tells which control moved, so that one run of moves has one "before". */
   const change = (name, patch) => {
@@ -539,14 +542,9 @@ export function render({ model, el }) {
     if (name !== control) [control, before] = [name, now];
     send({ ...patch, revision: model.get("revision") + 1 });
   };
-  const put = (patch) => {
-    mine = true;
-    Object.entries(patch).forEach(([key, value]) => model.set(key, value));
-    mine = false;
-  };
   const send = (patch) => {
     Object.assign(unsent, patch);
-    put(patch);
+    repaint();
     save();
   };
   const save = () => {
@@ -556,8 +554,16 @@ export function render({ model, el }) {
       saving = setTimeout(save, wait);
       return;
     }
-    [saved, saving, unsent] = [performance.now(), 0, {}];
-    model.save_changes();
+    [saved, saving] = [performance.now(), 0];
+    flush();
+  };
+  const flush = () => {
+    const moves = Object.entries(unsent);
+    moves.forEach(([key]) => delete unsent[key]);
+    mine = true;
+    moves.forEach(([key, value]) => kernel.set(key, value));
+    mine = false;
+    kernel.save_changes();
   };
   const reset = () => {
     send({ ...start, revision: model.get("revision") + 1 });
@@ -566,7 +572,7 @@ export function render({ model, el }) {
 
   /** Look elsewhere (another row, another map): no move, so the ledger does not start anew. */
   const look = (patch) => Object.entries(patch).some(([key, value]) => model.get(key) !== value) && send(patch);
-  const ui = { model, get: (key) => model.get(key), start, change, look };
+  const ui = { model, get, start, change, look };
   const view = panel.build(ui);
   const frame = buildFrame({ model, panel, view, reset, send });
   const paint = () => {
@@ -576,9 +582,14 @@ export function render({ model, el }) {
     view.update(now, before, locked);
     frame.update({ locked, now: parts(now), before: parts(before), spoken: panel.spoken(now, model) });
   };
-  const follow = () => {
-    if (!mine && saving) put(unsent); // the kernel's echo of an earlier move must not undo a later one
-    else if (!mine) [control, before] = [null, now]; // the kernel or another view moved it
+  const follow = (key) => {
+    if (!mine) {
+      delete unsent[key]; // the kernel or another view moved it: the last one counts
+      [control, before] = [null, now];
+    }
+    repaint();
+  };
+  const repaint = () => {
     if (queued) return;
     queued = true;
     queueMicrotask(paint); // several traits of one change, one repaint, still before the next frame
@@ -587,20 +598,20 @@ export function render({ model, el }) {
     if (model.get("confirmed") !== model.get("revision")) return; // the kernel has not caught up yet
     frame.truth(disagreement(panel.truth(read()), model));
   };
-  const heard = [...panel.keys, ...(panel.looks ?? []), "revision", "locked", "noticed"].map((key) => [`change:${key}`, follow]);
+  const heard = [...panel.keys, ...(panel.looks ?? []), "locked", "noticed"].map((key) => [`change:${key}`, () => follow(key)]);
   heard.push(
     ["change:confirmed", checkTruth],
     ...Object.keys(panel.truth(now)).map((key) => [`change:${key}`, checkTruth]),
   );
-  heard.forEach(([name, listener]) => model.on(name, listener));
+  heard.forEach(([name, listener]) => kernel.on(name, listener));
   el.append(frame.node);
   paint();
   checkTruth();
   return () => {
-    heard.forEach(([name, listener]) => model.off(name, listener));
+    heard.forEach(([name, listener]) => kernel.off(name, listener));
     if (saving) {
       clearTimeout(saving);
-      model.save_changes();
+      flush();
     }
   };
 }

@@ -123,8 +123,17 @@ class Still:
 
 def _attribute(state: dict[str, Any]) -> str:
     """Write JSON for an attribute in single quotes, in which its own double quotes need no escape."""
-    text = json.dumps(state, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(_twelve_digits(state), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.replace("&", "&amp;").replace("'", "&#39;").replace("<", "&lt;")
+
+
+def _twelve_digits(part: Any) -> Any:
+    """Round every number: the last digits of an exponential differ between processors, stored outputs must not."""
+    if isinstance(part, dict):
+        return {key: _twelve_digits(value) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_twelve_digits(value) for value in part]
+    return float(f"{part:.12g}") if isinstance(part, float) else part
 
 
 def _table(grid: Grid) -> str:

@@ -16,7 +16,7 @@ from labkit.grading.key import DRAWN, hidden_cases, read_secret, run_key
 from labkit.grading.keyfile import KeyCell, KeySource, read_key
 from labkit.grading.marking import File, Settings, Work, lesson_of, mark_student
 from labkit.grading.model import Attempt, Cell, Mark, Result, Student, Submission, result_from_json, to_json
-from labkit.grading.sandbox import Limits, Sandbox
+from labkit.grading.sandbox import Limits, Sandbox, Worker
 from labkit.steps import TASKS
 from labkit.variants import variant
 
@@ -204,6 +204,26 @@ def test_what_was_never_run_is_not_called_endless(small_key: KeySource, notebook
     found = marks(loop, small_key, hurried)["write-mix"]
     assert (found.status, found.points) == ("stopped", 0)
     assert found.message == "It was not run: what came before it used up the time of the whole file."
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return np.array([[Fraction(1, 2)] * 1])  # an array of fractions",
+        "return [[Decimal('0.5')]]",
+        "return np.ma.masked_array([[0.5]], mask=False)",
+        "help(mix)\n    return [[0.5]]",
+    ],
+)
+def test_what_a_notebook_takes_a_grader_takes(box: Sandbox, body: str) -> None:
+    with Worker(box) as worker:
+        worker.run(f"from fractions import Fraction\nfrom decimal import Decimal\ndef mix():\n    {body}")
+        assert worker.call("mix", []).value == [[0.5]]
+
+
+def test_odd_texts_and_numbers_are_kept_as_plain_data() -> None:
+    assert marking.plain("\ud800 hi").encode()
+    assert marking.plain([10**4000, -(10**4000)]) == ["inf", "-inf"]
 
 
 # Faults of ours
