@@ -1,6 +1,6 @@
 """Make the README's picture, docs/images/lesson.png: lesson 03 in a real JupyterLab, one answer right and one wrong.
 
-    python -m tools.screenshot [--dark] [--out FILE]
+python -m tools.screenshot [--dark] [--out FILE]
 """
 
 from __future__ import annotations
