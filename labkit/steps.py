@@ -191,8 +191,8 @@ TRUTHS: dict[str, Callable[[Inputs], Any]] = {
 def truth(step: str, given: Inputs) -> Any:
     """Compute what a step gives.
 
-    >>> truth("weights", {"scores": [0, np.log(3)]}).tolist()
-    [0.25, 0.75]
+    >>> truth("weights", {"scores": [0, np.log(3)]})
+    array([0.25, 0.75])
     """
     step, given = as_last_step(step, given)
     _need(step, given, *NEEDS.get(step, ()))
