@@ -134,17 +134,16 @@ def _choose(
     group: Sequence[Submission | Refusal], keys: Sequence[KeySource]
 ) -> tuple[tuple[Attempt, ...], Submission | Refusal]:
     """Take the latest that holds exercises, else the latest that can be read, else the latest; note why on each."""
-    readable = [one for one in group if isinstance(one, Submission)]
-    chosen = ([one for one in readable if any(_hits(one, keys).values())] or readable or group)[-1]
-    older = list(group[: next(i for i, one in enumerate(group) if one is chosen)])
+    readable = {place: one for place, one in enumerate(group) if isinstance(one, Submission)}
+    place = max(readable, default=len(group) - 1)
+    if len(readable) > 1:  # most hand in one file, and looking for exercises reads all of it
+        place = max((i for i, one in readable.items() if any(_hits(one, keys).values())), default=place)
     notes = [
-        "counts" if one is chosen
-        else one.reason if isinstance(one, Refusal)
-        else "a later file counts" if one in older
-        else "it holds no exercise"
-        for one in group
-    ]  # fmt: skip
-    return tuple(replace(one.attempt, note=note) for one, note in zip(group, notes, strict=True)), chosen
+        one.reason if isinstance(one, Refusal) else "a later file counts" if i < place else "it holds no exercise"
+        for i, one in enumerate(group)
+    ]
+    notes[place] = "counts"
+    return tuple(replace(one.attempt, note=note) for one, note in zip(group, notes, strict=True)), group[place]
 
 
 def _counts(attempts: Sequence[Attempt]) -> Attempt:

@@ -598,7 +598,8 @@ export function render({ model: kernel, el }) {
     if (model.get("confirmed") !== model.get("revision")) return; // the kernel has not caught up yet
     frame.truth(disagreement(panel.truth(read()), model));
   };
-  const heard = [...panel.keys, ...(panel.looks ?? []), "locked", "noticed"].map((key) => [`change:${key}`, () => follow(key)]);
+  const followed = [...panel.keys, ...(panel.looks ?? []), "locked", "noticed"];
+  const heard = followed.map((key) => [`change:${key}`, () => follow(key)]);
   heard.push(
     ["change:confirmed", checkTruth],
     ...Object.keys(panel.truth(now)).map((key) => [`change:${key}`, checkTruth]),
