@@ -318,7 +318,7 @@ def _free_and_end(allowed: Array) -> tuple[int, int]:
     rows = tuple(range(allowed.ndim - 1))
     somewhere = np.flatnonzero(allowed.any(axis=rows))
     end = int(somewhere[-1]) + 1 if somewhere.size else 0
-    return int(np.append(allowed.all(axis=rows), False).argmin()), end
+    return int(np.argmin(np.append(allowed.all(axis=rows), False))), end
 
 
 def _without_copies(allowed: Array) -> Array:

@@ -173,7 +173,7 @@ def _blocked(it: _Map) -> list[Finding]:
     turned = _turn_that_fits(it.weights, it.allowed)
     if turned:
         return [Finding("fault", "flipped", f"the map breaks its mask, and obeys it with {turned}.", rows)]
-    row = int(leak.argmax())
+    row = int(np.argmax(leak))
     kind, pattern = _leak_pattern(it.weights, it.allowed)
     text = f"{_rows(rows, 'put')} weight on blocked sources (row {row}: {leak[row]:.3g} of 1){pattern}."
     return [Finding("fault", kind, text, rows)]
@@ -263,7 +263,7 @@ def _sink(it: _Map) -> list[Finding]:
     readers = contested.sum(axis=0)
     share = np.where(contested, it.weights, 0).sum(axis=0) / np.maximum(readers, 1)
     share[readers < 3] = 0
-    column = int(share.argmax())
+    column = int(np.argmax(share))
     if share[column] < 0.5:
         return []
     text = f"column {column} takes {share[column]:.2f} of its {readers[column]} readers' weight: an attention sink"

@@ -267,7 +267,8 @@ def _places(differ: Array) -> str:
     rows = np.asarray(differ.any(axis=1))
     if rows.sum() > 1:
         return f"{_numbered('Row', 'Rows', rows)}."
-    return f"Row {int(rows.argmax()) + 1}, {_numbered('entry', 'entries', differ[rows.argmax()])}."
+    row = int(np.argmax(rows))
+    return f"Row {row + 1}, {_numbered('entry', 'entries', differ[row])}."
 
 
 def _numbered(one: str, many: str, marked: Any) -> str:

@@ -95,7 +95,7 @@ def combine(*allowed: ArrayLike) -> Array:
     """
     masks = [_boolean(mask, "allowed") for mask in allowed]
     try:
-        return np.asarray(np.logical_and.reduce(np.broadcast_arrays(*masks)))
+        return np.asarray(np.all(np.broadcast_arrays(*masks), axis=0))
     except ValueError as error:
         raise MaskError(
             f"masks of shapes {', '.join(str(mask.shape) for mask in masks)} do not combine: rows are destinations, "
