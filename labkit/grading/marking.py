@@ -29,7 +29,8 @@ from labkit.grading.keyfile import KeySource
 from labkit.grading.literals import NotLiteralError, assignments, evaluate, is_blank_function
 from labkit.grading.matching import Answer, Match, Step, match
 from labkit.grading.model import Attempt, Mark, Refusal, Result, Student, Submission, Via
-from labkit.grading.sandbox import Reply, Request, Sandbox, Stopped, Worker, call, run, value
+from labkit.grading.processes import Sandbox, SandboxError
+from labkit.grading.sandbox import Reply, Request, Stopped, Worker, call, run, value
 from labkit.steps import Case
 from labkit.verdict import Verdict
 
@@ -439,11 +440,10 @@ def _sharing(sandbox: Sandbox, share: float) -> Sandbox:
 @contextmanager
 def _started(sandbox: Sandbox) -> Iterator[Worker]:
     """Start a worker; one that does not start is our fault, not the student's."""
-    worker = Worker(sandbox)
     try:
-        worker.__enter__()
+        worker = Worker(sandbox).__enter__()
     except Stopped as stopped:
-        raise RuntimeError(f"the sandbox did not start ({stopped.reason})") from None
+        raise SandboxError(f"the sandbox did not start ({stopped.reason})") from None
     try:
         yield worker
     finally:

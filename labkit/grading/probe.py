@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from labkit.grading.sandbox import WAYS, Limits, Sandbox, Stopped, Way, Worker
+from labkit.grading.processes import WAYS, Limits, Sandbox, SandboxError, Way
+from labkit.grading.sandbox import Stopped, Worker
 
 CLAIMS = {
     "files": "cannot read this machine's files, the key included",
     "network": "cannot reach the network, not even this machine's own ports",
     "processes": "cannot see or signal any other process",
+    "neighbours": "finds nothing of another submission's, even of one that runs at the same time",
     "user": "runs as a user of its own, without any privilege",
     "disk": "cannot write anywhere but in 16 MiB of memory that vanish with it",
     "memory": "is stopped at its memory limit",
@@ -32,9 +34,19 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "C": ("memory", "size"),
 }
 
+# Runs inside a first worker, which stays: what another one might find.
+LEAVE_TRACES = """
+import ctypes, socket
+open("left", "w").close()
+listening = socket.socket(socket.AF_UNIX)
+listening.bind(chr(0) + "labkit")
+listening.listen()
+assert ctypes.CDLL(None).shmget(0x6C6162, 4096, 0o1666) != -1
+"""
+
 # Runs inside the worker; every attempt leaves True where the sandbox held.
 BREAK_OUT = """
-import os, signal, socket
+import ctypes, os, signal, socket
 def refused(action):
     try:
         action()
@@ -62,8 +74,12 @@ def write_large():
         file.write(bytes(LARGE))
 def memory():
     bytearray(MEMORY)
+def call_neighbour():
+    socket.socket(socket.AF_UNIX).connect(chr(0) + "labkit")
+def find_memory():
+    if ctypes.CDLL(None).shmget(0x6C6162, 4096, 0) == -1:
+        raise OSError("none")
 def unshare():
-    import ctypes
     if ctypes.CDLL(None, use_errno=True).unshare(0x10000000) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
 status = dict(line.split(":", 1) for line in open("/proc/self/status")) if os.path.exists("/proc/self/status") else {}
@@ -71,6 +87,7 @@ held = {
     "files": refused(lambda: open(CANARY).read()),
     "network": refused(connect),
     "processes": len([name for name in os.listdir("/proc") if name.isdigit()]) <= 3 if status else False,
+    "neighbours": not os.path.exists("left") and refused(call_neighbour) and refused(find_memory),
     "user": os.getuid() not in (0, OWNER) and int(status.get("CapEff", "1"), 16) == 0,
     "disk": all(refused(lambda: open(place + "/labkit-probe", "w")) for place in ("", "/dev", "/dev/shm", FOLDER)),
     "memory": refused(memory),
@@ -155,7 +172,7 @@ def _candidates() -> tuple[Way, ...]:
 
 
 def probe(sandbox: Sandbox) -> Probe:
-    """Start one worker and let it try everything a level promises to prevent."""
+    """Start a worker and let it try everything a level promises to prevent, with a second one beside it."""
     with _bait() as (canary, port):
         given = {
             "CANARY": canary,
@@ -167,7 +184,10 @@ def probe(sandbox: Sandbox) -> Probe:
             "MEMORY": sandbox.limits.memory + 1,
         }
         try:
-            with Worker(sandbox) as worker:
+            with Worker(sandbox) as other, Worker(sandbox) as worker:
+                left = other.run(LEAVE_TRACES)
+                if not left.ok:
+                    return Probe(sandbox.way, trouble=f"the probe failed ({left.error}: {left.text})")
                 worker.set(given)
                 reply = worker.run(BREAK_OUT)
                 if not reply.ok:
@@ -176,6 +196,8 @@ def probe(sandbox: Sandbox) -> Probe:
                 held = worker.value(f"[{names}]").value
         except Stopped as stopped:
             return Probe(sandbox.way, trouble=f"a worker does not start here ({stopped.reason})")
+        except SandboxError as error:
+            return Probe(sandbox.way, trouble=str(error))
         except OSError as error:
             return Probe(sandbox.way, trouble=f"cannot be started ({error.strerror})")
     return Probe(sandbox.way, tuple(claim for claim, holds in zip(CLAIMS, held, strict=True) if holds is True))

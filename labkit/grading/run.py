@@ -25,15 +25,18 @@ from labkit.grading.marking import File, Settings, Work, mark_student
 from labkit.grading.model import Result, Student
 from labkit.grading.notebook import digest
 from labkit.grading.probe import Report, find_sandbox
+from labkit.grading.processes import visible_paths
 from labkit.grading.roster import Roster, read_roster
-from labkit.grading.sandbox import visible_paths
 from labkit.grading.store import Change, Store, changes
 from labkit.grading.strict import Refused
 
 AHEAD = 3  # students in flight for each job: enough to keep it busy, few enough to keep memory flat
 
 # The modules of grading that a mark depends on.
-MARKS = ("key.py", "keyfile.py", "literals.py", "marking.py", "matching.py", "notebook.py", "sandbox.py", "worker.py")
+MARKS = (
+    *("key.py", "keyfile.py", "literals.py", "marking.py", "matching.py", "notebook.py"),
+    *("processes.py", "sandbox.py", "inside/forkserver.py", "inside/worker.py"),
+)
 
 Progress = Callable[[int, int, Sequence[Result]], None]
 

@@ -12,7 +12,7 @@ import pytest
 
 from labkit.grading.keyfile import KeySource, read_key
 from labkit.grading.probe import Report, find_sandbox
-from labkit.grading.sandbox import Limits, Sandbox
+from labkit.grading.processes import Limits, Sandbox
 
 MIX = """def mix(weights, values):
     return (np.array(weights) @ np.array(values)).tolist()"""

@@ -16,7 +16,8 @@ from labkit.grading.key import DRAWN, hidden_cases, read_secret, run_key
 from labkit.grading.keyfile import KeyCell, KeySource, read_key
 from labkit.grading.marking import File, Settings, Work, lesson_of, mark_student
 from labkit.grading.model import Attempt, Cell, Mark, Result, Student, Submission, result_from_json, to_json
-from labkit.grading.sandbox import Limits, Sandbox, Worker
+from labkit.grading.processes import Limits, Sandbox
+from labkit.grading.sandbox import Worker
 from labkit.steps import TASKS
 from labkit.variants import variant
 

@@ -21,9 +21,9 @@ from labkit.grading import tables
 from labkit.grading.keyfile import KeySource
 from labkit.grading.model import to_json
 from labkit.grading.probe import Report
+from labkit.grading.processes import Limits, Sandbox
 from labkit.grading.reports import take_manual
 from labkit.grading.run import Here, Options, executor_for, grade
-from labkit.grading.sandbox import Limits, Sandbox
 from labkit.grading.store import Manual, Store
 
 Notebook = Callable[..., bytes]

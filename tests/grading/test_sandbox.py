@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import struct
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,12 @@ import numpy as np
 import pytest
 
 from labkit.grading import probe as probing
+from labkit.grading import processes, seccomp
 from labkit.grading import sandbox as sandboxes
-from labkit.grading import seccomp, worker
+from labkit.grading.inside import worker
 from labkit.grading.probe import CLAIMS, Probe, Report, bubblewrap, find_sandbox, probe
-from labkit.grading.sandbox import Limits, Sandbox, Stopped, Worker, array
+from labkit.grading.processes import Limits, Sandbox, SandboxError
+from labkit.grading.sandbox import Stopped, Worker, array
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux can code be confined")
 
@@ -159,6 +163,68 @@ def test_each_submission_gets_a_fresh_worker(box: Sandbox) -> None:
         assert other.value("__import__('os').listdir('.')").value == []
 
 
+def test_workers_at_the_same_time_find_nothing_of_each_other(box: Sandbox) -> None:
+    with Worker(box) as one, Worker(box) as other:
+        assert one.run(probing.LEAVE_TRACES).ok
+        with Worker(Sandbox("limits")) as outside:  # the same traces are found where no walls are
+            assert outside.run(probing.LEAVE_TRACES).ok
+            with Worker(Sandbox("limits")) as beside:
+                assert not beside.run(probing.LEAVE_TRACES).ok
+        assert other.run(probing.LEAVE_TRACES).ok
+        pids = "sorted(int(name) for name in __import__('os').listdir('/proc') if name.isdigit())"
+        assert one.value(pids).value == other.value(pids).value == [1, 2]
+
+
+def test_nothing_a_worker_changes_reaches_the_next(box: Sandbox) -> None:
+    with Worker(box) as one:
+        assert one.run("np.sum = np.exp = None; import sys; sys.modules['math'] = None; __builtins__.len = 1").ok
+    with Worker(box) as other:
+        assert other.run("import math; total = len([float(np.sum(np.exp([0.0])))])").ok
+        assert other.value("total").value == 1
+
+
+def test_a_fork_server_that_has_ended_is_our_fault_and_another_one_starts(box: Sandbox) -> None:
+    with Worker(box) as one:
+        assert isinstance(one.process, processes.Forked)
+        one.process.server.process.kill()
+        assert one.process.server.gone(5)
+        with pytest.raises(SandboxError, match="itself"):
+            one.value("1")
+    with Worker(box) as other:
+        assert other.value("1").value == 1
+
+
+ENDLESS = """
+import sys
+from labkit.grading.processes import Sandbox
+from labkit.grading.sandbox import Worker
+with Worker(Sandbox(*sys.argv[1:])) as worker:
+    print("begun", flush=True)
+    worker.run("while True: pass")
+"""
+
+
+def test_a_killed_grader_leaves_no_process(box: Sandbox) -> None:
+    grader = subprocess.Popen([sys.executable, "-c", ENDLESS, box.way, box.bwrap], stdout=subprocess.PIPE)
+    assert grader.stdout is not None
+    with grader, grader.stdout as lines:
+        assert lines.readline() == b"begun\n"
+        started = descendants(grader.pid)
+        assert len(started) >= 4  # bubblewrap, fork server, the first of a namespace, worker
+        grader.kill()
+    end = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in started):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def descendants(pid: int) -> list[int]:
+    children = [
+        int(word) for task in Path(f"/proc/{pid}/task").iterdir() for word in (task / "children").read_text().split()
+    ]
+    return children + [below for child in children for below in descendants(child)]
+
+
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
@@ -269,5 +335,5 @@ def test_other_systems_get_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_labkit_is_hidden_where_it_is_installed_beside_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     package = Path(sandboxes.__file__).parents[1]
-    assert list(sandboxes._hidden([str(package.parent)])) == ["--tmpfs", str(package), "--remount-ro", str(package)]
-    assert list(sandboxes._hidden(["/usr/lib"])) == []
+    assert list(processes._hidden([str(package.parent)])) == ["--tmpfs", str(package), "--remount-ro", str(package)]
+    assert list(processes._hidden(["/usr/lib"])) == []

@@ -15,8 +15,9 @@ import pytest
 
 from labkit.grading.model import Result, to_json
 from labkit.grading.probe import Report, find_sandbox
+from labkit.grading.processes import Limits
 from labkit.grading.run import Options, Summary, grade
-from labkit.grading.sandbox import Limits
+from labkit.grading.sandbox import Worker
 from labkit.grading.store import Store
 
 HERE = Path(__file__).parent
@@ -25,8 +26,7 @@ KEY = HERE / "key.md"
 MANIFEST = {entry["file"]: entry for entry in json.loads((HERE / "manifest.json").read_text("utf-8"))}
 NOTEBOOKS = sorted(name for name in MANIFEST if name.endswith(".ipynb"))
 ARCHIVES = sorted(name for name in MANIFEST if name.endswith(".zip"))
-LIMITS = Limits(cell=4.0, call=2.5, total=12.0, cpu=31)
-MINE = b'"RLIMIT_CPU": 31'  # tells this module's workers from those of another test run
+LIMITS = Limits(cell=4.0, call=2.5, total=12.0)
 LEAKS = ("CANARY", "HIDDEN-INPUT", "REACHED HOST", "Traceback (most recent")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux can code be confined")
@@ -162,14 +162,31 @@ def left_behind(folder: Path) -> list[str]:
     return found + [f"process {pid}" for pid in workers()]
 
 
-def workers() -> Iterator[int]:
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+def workers() -> list[int]:
+    """List what descends from this process and lives two process namespaces down: bubblewrap's, then a worker's."""
+    parents, deep = {}, []
+    for entry in Path("/proc").glob("[0-9]*/status"):
         try:
-            words = entry.read_bytes().split(b"\0")
+            status = dict(line.split(":", 1) for line in entry.read_text().splitlines())
         except OSError:
             continue
-        if b"/worker.py" in words and MINE in b" ".join(words):
-            yield int(entry.parent.name)
+        parents[int(entry.parent.name)] = int(status["PPid"])
+        if len(status["NSpid"].split()) > 2:
+            deep.append(int(entry.parent.name))
+    return [pid for pid in deep if os.getpid() in ancestors(pid, parents)]
+
+
+def ancestors(pid: int, parents: dict[int, int]) -> Iterator[int]:
+    while pid := parents.get(pid, 0):
+        yield pid
+
+
+def test_a_worker_that_still_runs_would_be_found(sandbox: Report) -> None:
+    assert sandbox.sandbox is not None
+    with Worker(sandbox.sandbox) as worker:
+        assert worker.run("import os\nif os.fork() == 0: os.setsid(); __import__('time').sleep(60)").ok
+        assert len(workers()) == 3  # the first of its namespace, the worker, the daemon
+    assert workers() == []
 
 
 def test_a_daemon_does_not_outlive_its_submission(graded: Graded) -> None:

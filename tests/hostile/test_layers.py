@@ -21,7 +21,8 @@ from labkit.grading.keyfile import read_key
 from labkit.grading.marking import File, Settings, Work, mark_student
 from labkit.grading.model import Attempt, Mark, Student
 from labkit.grading.probe import find_sandbox, probe
-from labkit.grading.sandbox import Limits, Sandbox, Worker
+from labkit.grading.processes import Limits, Sandbox
+from labkit.grading.sandbox import Worker
 from labkit.grading.strict import Refused, read_json
 
 HERE = Path(__file__).parent

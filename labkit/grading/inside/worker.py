@@ -1,8 +1,8 @@
 """The untrusted side: runs a student's cells and calls their functions. Holds no key and no expected value.
 
-Started by `sandbox.py` as a program of its own, never imported by it. It knows nothing of labkit. One JSON line comes
-in for each request and one goes out. A student's code can change everything in this process, and gains nothing by it:
-whatever leaves is read as plain values and compared elsewhere.
+Forked by `forkserver.py`, or a program of its own where there is no bubblewrap. It knows nothing of labkit. One JSON
+line comes in for each request and one goes out. A student's code can change everything in this process, and gains
+nothing by it: whatever leaves is read as plain values and compared elsewhere.
 """
 
 from __future__ import annotations
@@ -28,19 +28,31 @@ class NotPlainError(Exception):
 
 
 def main(stage: dict[str, Any], requests: int, replies: int) -> None:
-    """Confine this process for good, say that it is ready, and serve requests until the pipe closes."""
+    """Confine this process as well as it can by itself, load NumPy, and serve requests until the pipe closes."""
     limit(stage["limits"])
+    load(stage["path"])
+    become(stage["uid"])
+    listen(requests, replies)
+
+
+def load(path: list[str]) -> None:
+    """Load NumPy from where the grader has it; labkit, which may lie beside it, stays out."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # where memory runs out, this process goes first
-    sys.path.extend(stage["path"])
-    sys.modules.update(dict.fromkeys(stage["forbidden"]))  # importing a module that is None fails
+        file.write("1000")  # where memory runs out, student code goes first
+    sys.path.extend(path)
+    sys.modules["labkit"] = None  # type: ignore[assignment]  # importing a module that is None fails
     sys.modules.update({name: type(sys)(name) for name in DOCSTRINGS})
     gc.disable()  # nothing is dropped while NumPy loads
-    import numpy
+    import numpy  # noqa: F401
 
     gc.freeze()
     gc.enable()
-    become(stage["uid"])
+
+
+def listen(requests: int, replies: int) -> None:
+    """Say that the process is ready, and answer requests until there are no more."""
+    import numpy
+
     space = {
         "__name__": "__main__",
         "__builtins__": builtins,

@@ -1,0 +1,341 @@
+"""Start and end the processes that student code runs in.
+
+Ways to confine a worker, best first. A way is used only after a probe has seen it hold, never because it is installed.
+- bubblewrap as root: no user namespace (containers often forbid it), own user id given up to inside.
+- bubblewrap as an ordinary user: through a user namespace.
+- own user id only (root without bubblewrap), or resource limits only: say what they do not promise.
+
+Inside bubblewrap one process stays for a whole class. It has loaded NumPy, which takes longer than everything a worker
+does, and forks a worker into namespaces of its own for each submission.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Literal, Protocol
+
+from labkit.errors import LabkitError
+from labkit.grading import seccomp
+from labkit.grading.model import Level
+
+Way = Literal["bubblewrap-root", "bubblewrap-user", "own-uid", "limits"]
+WAYS: dict[Way, Level] = {"bubblewrap-root": "A", "bubblewrap-user": "A", "own-uid": "B", "limits": "C"}
+
+TMPFS = 16 << 20
+SCRATCH = "/scratch"  # where a worker may write; never a folder that Python or NumPy may be installed under
+INSIDE = Path(__file__).with_name("inside")
+PROGRAM = "/program"  # where the sandbox has that folder
+FORKSERVER = f"import sys; sys.path.append({PROGRAM!r}); from inside.forkserver import main; sys.path.pop()"
+ALONE = ("-s", "-S", "-P", "-B")  # no user's or site's packages, no folder by chance, no byte code written
+DEVICES = ("null", "zero", "full", "random", "urandom")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use; seconds are wall clock, sizes bytes."""
+
+    start: float = 20.0
+    cell: float = 8.0
+    call: float = 4.0
+    total: float = 30.0
+    cpu: int = 30
+    memory: int = 768 << 20
+    file: int = 8 << 20
+    processes: int = 4
+
+    def resources(self, beside: int = 0) -> dict[str, int]:
+        """Name them as `resource.setrlimit` does; `beside` processes of ours count as the same user's."""
+        return {
+            "RLIMIT_AS": self.memory,
+            "RLIMIT_FSIZE": self.file,
+            "RLIMIT_NPROC": self.processes + beside,
+            "RLIMIT_CPU": self.cpu,
+            "RLIMIT_NOFILE": 64,
+            "RLIMIT_CORE": 0,
+        }
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """A way to confine workers, with everything a process elsewhere needs to start one."""
+
+    way: Way
+    bwrap: str = ""
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def level(self) -> Level:
+        """A, B or C."""
+        return WAYS[self.way]
+
+
+class SandboxError(Exception):
+    """The sandbox itself does not work: never the fault of a submission."""
+
+
+class Process(Protocol):
+    """A worker's process, and all that it may start."""
+
+    def end(self) -> None:
+        """Kill all of it and wait until it is gone."""
+
+    def broken(self) -> bool:
+        """Whether what the worker runs in has ended, which no worker can bring about."""
+
+
+def start(sandbox: Sandbox, requests: int, replies: int) -> Process:
+    """Start a worker that reads requests and writes replies at these pipe ends; the caller closes its own copies."""
+    if sandbox.level != "A":
+        return Alone(sandbox, requests, replies)
+    server = _servers.pop((sandbox.way, sandbox.bwrap), None)
+    if server is not None and server.gone():
+        server.end()
+        server = None
+    _servers[sandbox.way, sandbox.bwrap] = server = server or ForkServer(sandbox)
+    return Forked(server, sandbox, requests, replies)
+
+
+# Level A: forked inside bubblewrap
+
+
+class ForkServer:
+    """The process inside bubblewrap that forks workers; those who are forked from this process may ask it as well."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.owner = os.getpid()
+        self.control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        program = f"{FORKSERVER}; main([{_numpy_site()!r}], {control.fileno()})"
+        try:
+            with control:
+                self.process = subprocess.Popen(
+                    [*_command(sandbox), _interpreter(), *ALONE, "-c", program],
+                    env=_environment(SCRATCH),
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,  # nothing printed is ever read, so nothing printed can matter
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[control.fileno()],
+                    start_new_session=True,
+                )
+        except OSError:
+            self.control.close()
+            raise
+        self.control.settimeout(sandbox.limits.start)
+        try:
+            ready = self.control.recv(16)
+        except TimeoutError:
+            ready = b""
+        if not ready:
+            self.end()
+            raise SandboxError("bubblewrap does not start")
+
+    def gone(self, seconds: float = 0) -> bool:
+        """Whether it ends within some seconds: it says nothing unasked, so only its end can be read."""
+        return bool(select.select([self.control], [], [], seconds)[0])
+
+    def end(self) -> None:
+        """End it, and every worker with it; only who started it may."""
+        self.control.close()
+        if self.owner == os.getpid():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+class Forked:
+    """A worker in namespaces of its own; known by a handle on the first process of them, with which all others end."""
+
+    def __init__(self, server: ForkServer, sandbox: Sandbox, requests: int, replies: int) -> None:
+        self.server = server
+        root = sandbox.way == "bubblewrap-root"
+        order = {
+            "home": SCRATCH,
+            "size": TMPFS,
+            "uid": _some_uid() if root else 0,
+            # beside the worker: the first process of its namespace and, under one user id, the fork server's own
+            "limits": sandbox.limits.resources(beside=1 if root else 4),
+            "filter": seccomp.program().hex(),
+        }
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            socket.send_fds(server.control, [json.dumps(order).encode()], [requests, replies, theirs.fileno()])
+            theirs.close()
+            ours.settimeout(sandbox.limits.start)
+            try:
+                _, handles, _, _ = socket.recv_fds(ours, 16, 1)
+            except TimeoutError:
+                handles = []
+        if not handles:
+            raise SandboxError("no namespaces can be made inside bubblewrap")
+        self.first = handles[0]
+
+    def end(self) -> None:
+        """Kill the first process; its handle can be read once it and all others of its namespace are gone."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.first, signal.SIGKILL)
+        select.select([self.first], [], [], 5.0)
+        os.close(self.first)
+
+    def broken(self) -> bool:
+        """Whether the fork server has ended; a worker that ends with it may do so a moment before."""
+        return self.server.gone(0.1)
+
+
+_servers: dict[tuple[Way, str], ForkServer] = {}
+
+
+@atexit.register
+def end_servers() -> None:
+    """End the fork servers that this process started."""
+    while _servers:
+        _servers.popitem()[1].end()
+
+
+# Levels B and C: a program of its own
+
+
+class Alone:
+    """A worker without walls around it: its folder, its limits and, for root, a user id of its own."""
+
+    def __init__(self, sandbox: Sandbox, requests: int, replies: int) -> None:
+        self.uid = _some_uid() if sandbox.way == "own-uid" else 0
+        self.folder = tempfile.TemporaryDirectory(prefix="labkit-")
+        if self.uid:
+            os.chown(self.folder.name, self.uid, self.uid)
+        stage = {"limits": sandbox.limits.resources(), "uid": self.uid, "path": [_numpy_site()]}
+        program = [str(INSIDE / "worker.py"), json.dumps(stage), str(requests), str(replies)]
+        self.gone, alive = os.pipe()
+        try:
+            self.process = subprocess.Popen(
+                [_interpreter(), *ALONE, *program],
+                env=_environment(self.folder.name),
+                cwd=self.folder.name,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[requests, replies, alive],
+                start_new_session=True,
+            )
+        finally:
+            os.close(alive)
+
+    def end(self) -> None:
+        """Kill its process group and every process of its user id."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        _kill_user(self.uid)
+        select.select([self.gone], [], [], 5.0)  # end of file: the last process that could hold it has ended
+        os.close(self.gone)
+        self.folder.cleanup()
+
+    def broken(self) -> bool:
+        """There is nothing around it that could break."""
+        return False
+
+
+def _some_uid() -> int:
+    """Give a user id that nobody has, for one worker only."""
+    return 61_000 + secrets.randbelow(4_000)
+
+
+def _kill_user(uid: int) -> None:
+    """End every process of a user id that exists for one worker only."""
+    if uid == 0:
+        return
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if entry.stat().st_uid == uid:
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+# What a worker sees
+
+
+def _command(sandbox: Sandbox) -> list[str]:
+    """Give the words before the program: bubblewrap with nothing of the host but an interpreter and NumPy."""
+    paths = visible_paths()
+    parents = sorted({str(parent) for path in paths for parent in Path(path).parents} - {"/"})
+    folders = [word for parent in (*parents, SCRATCH) for word in ("--perms", "0755", "--dir", parent)]
+    mounts = [word for path in paths for word in ("--ro-bind", path, path)]
+    links = [word for path in ("/lib", "/lib64", "/lib32", "/bin") for word in _link(path)]
+    devices = [word for name in DEVICES for word in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
+    return [
+        sandbox.bwrap,
+        *_identity(sandbox.way),
+        *("--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
+        *("--die-with-parent", "--new-session"),
+        *folders,  # made by hand, because bubblewrap makes them unreadable for everybody but root
+        *mounts,
+        *_hidden(paths),
+        *links,
+        *("--ro-bind", str(INSIDE), f"{PROGRAM}/inside"),
+        *("--proc", "/proc", *devices),
+        *("--remount-ro", "/"),
+    ]
+
+
+def _identity(way: Way) -> Iterator[str]:
+    """Give the fork server what it needs to make namespaces and mounts; a worker gives all of it up."""
+    yield from ("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN")
+    if way == "bubblewrap-root":  # a worker changes to its own user id, which needs these two
+        yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
+    else:
+        yield from ("--unshare-user", "--uid", "61000", "--gid", "61000")
+
+
+def _hidden(paths: Sequence[str]) -> Iterator[str]:
+    """Lay an empty folder over labkit where it is installed next to NumPy."""
+    package = Path(__file__).parents[1]
+    if any(package.is_relative_to(path) for path in paths):
+        yield from ("--tmpfs", str(package), "--remount-ro", str(package))
+
+
+def _link(path: str) -> Iterator[str]:
+    if os.path.islink(path):
+        yield from ("--symlink", os.readlink(path), path)
+    elif path != "/bin" and os.path.isdir(path):
+        yield from ("--ro-bind", path, path)
+
+
+def visible_paths() -> list[str]:
+    """List what a level A worker can read of this machine: system libraries, the interpreter, NumPy's packages."""
+    paths = [path for path in ("/usr/lib", "/usr/lib64", "/usr/lib32") if os.path.isdir(path)]
+    here = sysconfig.get_paths()
+    paths += [_interpreter(), here["stdlib"], os.path.join(sys.base_prefix, "lib"), _numpy_site()]
+    return [path for path in dict.fromkeys(paths) if os.path.exists(path)]
+
+
+@cache
+def _interpreter() -> str:
+    return os.path.realpath(sys.executable)
+
+
+@cache
+def _numpy_site() -> str:
+    spec = importlib.util.find_spec("numpy")
+    if spec is None or spec.origin is None:
+        raise LabkitError("NumPy is not installed here: labkit needs it, also to grade.")
+    return str(Path(spec.origin).parents[1])
+
+
+def _environment(home: str) -> dict[str, str]:
+    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    fixed = {"HOME": home, "TMPDIR": home, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
+    return {**fixed, **threads, "MPLBACKEND": "Agg", "MPLCONFIGDIR": home}
