@@ -14,6 +14,7 @@ MAX_CELLS = 2_000
 MAX_SOURCE = 200_000  # characters of one cell
 MAX_SOURCES = 2_000_000  # characters of all cells
 MAX_ID = 100
+KINDS = get_args(CellKind)
 
 
 def read_notebook(data: bytes) -> tuple[tuple[Cell, ...], str]:
@@ -62,7 +63,7 @@ def _sheet(sheet: Any) -> Iterator[Any]:
 
 def _cell(cell: Any, number: int) -> Cell:
     kind: Any = cell.get("cell_type") if type(cell) is dict else None
-    if kind not in get_args(CellKind):
+    if kind not in KINDS:
         raise Refused(f"has no known type in cell {number} (code, markdown or raw)")
     metadata = _dict(cell.get("metadata"))
     labkit, nbgrader = _dict(metadata.get("labkit")), _dict(metadata.get("nbgrader"))
@@ -78,8 +79,10 @@ def _source(source: Any, number: int) -> str:
         raise Refused(f"has no text in cell {number}")
     if len(source) > MAX_SOURCE:
         raise Refused(f"holds {len(source)} characters in cell {number}, more than {MAX_SOURCE}")
-    whole = source.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # JSON may carry half a character
-    return whole.replace("\r\n", "\n").replace("\r", "\n")
+    text: str = source
+    if not text.isascii():  # JSON may carry half a character
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -103,12 +104,7 @@ def start(sandbox: Sandbox, requests: int, replies: int) -> Process:
     """Start a worker that reads requests and writes replies at these pipe ends; the caller closes its own copies."""
     if sandbox.level != "A":
         return Alone(sandbox, requests, replies)
-    server = _servers.pop((sandbox.way, sandbox.bwrap), None)
-    if server is not None and server.gone():
-        server.end()
-        server = None
-    _servers[sandbox.way, sandbox.bwrap] = server = server or ForkServer(sandbox)
-    return Forked(server, sandbox, requests, replies)
+    return Forked(_server(sandbox), sandbox, requests, replies)
 
 
 # Level A: forked inside bubblewrap
@@ -198,6 +194,18 @@ class Forked:
 
 
 _servers: dict[tuple[Way, str], ForkServer] = {}
+_one_at_a_time = threading.Lock()
+
+
+def _server(sandbox: Sandbox) -> ForkServer:
+    """Give the fork server of this process, a new one where there is none or the last one has ended."""
+    with _one_at_a_time:
+        server = _servers.pop((sandbox.way, sandbox.bwrap), None)
+        if server is not None and server.gone():
+            server.end()
+            server = None
+        _servers[sandbox.way, sandbox.bwrap] = server = server or ForkServer(sandbox)
+        return server
 
 
 @atexit.register
