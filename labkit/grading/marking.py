@@ -172,10 +172,10 @@ def _mark_one(chosen: Submission | Refusal, lesson: str, settings: Settings, nam
     matched = match(key, chosen.cells)
     marker = Marker(key, matched, settings, (*names, *_said_aloud(chosen.student.name), chosen.student.id, ""))
     marks = marker.mark(items)
-    verdict = "stopped" if marker.stops else "graded"
+    stops = "; ".join(marker.stops)
     level = settings.sandbox.level if settings.sandbox and marker.started else ""
     notes = (*chosen.notes, *matched.notes)
-    return Result(chosen.student, lesson, verdict, "; ".join(marker.stops), marks, level=level, notes=notes)  # type: ignore[arg-type]
+    return Result(chosen.student, lesson, "stopped" if stops else "graded", stops, marks, level=level, notes=notes)
 
 
 def _said_aloud(name: str) -> tuple[str, ...]:
@@ -257,10 +257,10 @@ class Marker:
             return _REMEMBERED[known]
         expression = _renamed(item.expression, answer.renamed)
         try:
-            value = self._typed(item, answer, expression)
+            typed = self._typed(item, answer, expression)
         except NotLiteralError:
             return Pending(item, answer, expression)
-        mark = self._judged(item, answer, value, "literal")
+        mark = self._judged(item, answer, typed, "literal")
         if not item.personal and len(answer.source) < 1_000:
             _remember(known, mark)
         return mark
