@@ -280,7 +280,7 @@ def test_refusals_elsewhere(tmp_path: Path, old: str, new: str, line: int, compl
 CALLS = [  # instead of `check.weights("small-row", row, …)`; only the line of the whole call is asked for
     ('check.shapes("small-row", row, of="scores", n=2)', "there is no array 'scores'; there are X, "),
     ('check.shapes("small-row", row, of="S")', "the shape of 'S' needs the size n"),
-    ('check.shapes("small-row", row)', "check.shapes cannot be called like this: missing a required argument: 'of'"),
+    ('check.shapes("small-row", row)', "argument: 'of'; everything after the answer is written name=value"),
     ('check.weights("small-row", row, [0, 0])', "too many positional arguments; everything after the answer"),
     ('check.weigths("small-row", row)', "there is no check.weigths; there are choice, "),
     ('check.weights("small-row", row, score=[0])', "scores cannot be computed without queries and keys; given: score"),
