@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from labkit.errors import LabkitError
 from labkit.grading.archive import Found, look, sentence
 from labkit.grading.model import Attempt, Refusal, Student, Submission
 from labkit.grading.notebook import digest, read_notebook
-from labkit.grading.roster import Roster, read_roster
+from labkit.grading.roster import Roster
 from labkit.grading.strict import Refused
 
 _CANVAS = re.compile(r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<user>\d+)_(?P<file>\d+)_(?P<rest>.+)", re.DOTALL)
@@ -66,17 +66,6 @@ def read_bytes(student: Student, attempt: Attempt, stem: str, data: bytes) -> Su
     except Refused as refused:
         return Refusal(attempt, sentence(attempt.source, str(refused)), student, stem, digest(data))
     return Submission(student, attempt, stem, cells, digest(data), lesson)
-
-
-def read_submissions(
-    path: str | Path, roster: str | Path | None = None, lessons: Collection[str] = (), due: str = ""
-) -> Iterator[Submission | Refusal]:
-    """Read every file of a class, one at a time, students in the roster's order and then by id."""
-    known = read_roster(Path(roster)) if roster else Roster()
-    files, refusals = find_files(path, known, lessons, due)
-    yield from refusals
-    for group in files.values():
-        yield from (handed.read() for handed in group)
 
 
 def find_files(

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labkit.errors import LabkitError
-from labkit.grading.intake import find_files, read_submissions
+from labkit.grading.intake import find_files
 from labkit.grading.model import Refusal, Submission
 from labkit.grading.roster import Roster, read_roster
 from labkit.grading.text import file_name, visible, visible_lines
@@ -35,6 +36,13 @@ def zipped(path: Path, *names: str) -> Path:
         for name in names:
             archive.writestr(zipfile.ZipInfo(name, (2026, 2, 1, 12, 0, 0)), EMPTY)
     return path
+
+
+def read_submissions(path: Path, roster: Path | None = None) -> Iterator[Submission | Refusal]:
+    files, refusals = find_files(path, read_roster(roster) if roster else Roster())
+    yield from refusals
+    for group in files.values():
+        yield from (handed.read() for handed in group)
 
 
 def owners(path: Path, roster: Roster | None = None, due: str = "") -> dict[str, list[tuple[str, int, bool | None]]]:
