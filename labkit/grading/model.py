@@ -21,12 +21,19 @@ STATUS_WORDS: dict[str, str] = {
     "right": "correct",
     "wrong": "not yet",
     "blank": "not attempted",
-    "missing": "cell missing",
+    "missing": "missing",
     "unreadable": "could not be read",
     "stopped": "stopped at a limit",
     "recorded": "waiting for a mark by hand",
     "unmarked": "not marked: no sandbox that is strong enough",
 }
+VERDICT_WORDS: dict[str, str] = {
+    "graded": "graded",
+    "rejected": "not graded",
+    "stopped": "stopped at a limit",
+    "internal": "not graded through a fault of ours",
+}
+OTHER_LESSON = "belongs to none of the lessons graded."  # how marking's reason for such a file ends
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,16 @@ class Student:
     id: str
     name: str
     columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def listed(self) -> bool:
+        """Whether the class list has them: whoever comes from it brings its columns."""
+        return bool(self.columns)
+
+    @property
+    def label(self) -> str:
+        """The name, with the id where it says more: two people may have one name."""
+        return self.name if self.name == self.id else f"{self.name} ({self.id})"
 
 
 @dataclass(frozen=True)
@@ -125,6 +142,17 @@ class Result:
     digest: str = ""
     level: str = ""  # sandbox level that was used, "" when no code ran
     notes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # what the student's files told `labkit.me(…)`
+
+    @property
+    def unread(self) -> bool:
+        """Whether the file could not be read: nothing in it was judged, so its marks are no zeros."""
+        return self.verdict == "rejected" and not self.reason.endswith(OTHER_LESSON)
+
+    @property
+    def verdict_words(self) -> str:
+        """Say the verdict as people say it."""
+        return "could not be read, not graded" if self.unread else VERDICT_WORDS[self.verdict]
 
     @property
     def points(self) -> float:
@@ -155,4 +183,5 @@ def result_from_json(data: Mapping[str, Any]) -> Result:
     made["attempt"] = Attempt(**made["attempt"]) if made["attempt"] else None
     made["attempts"] = tuple(Attempt(**attempt) for attempt in made["attempts"])
     made["notes"] = tuple(made["notes"])
+    made["names"] = tuple(made.get("names", ()))  # folders graded before names were kept have none
     return Result(**made)

@@ -96,8 +96,9 @@ class Graded:
 
 
 def with_manual(result: Result, by_hand: Mapping[tuple[str, str], Manual]) -> Result:
-    """Put the marks a person gave into a result."""
-    return replace(result, marks=tuple(_marked(result.student.id, mark, by_hand) for mark in result.marks))
+    """Put the marks a person gave into a result; a file that could not be read has no others."""
+    marks = (replace(mark, points=None) for mark in result.marks) if result.unread else result.marks
+    return replace(result, marks=tuple(_marked(result.student.id, mark, by_hand) for mark in marks))
 
 
 def _marked(student: str, mark: Mark, by_hand: Mapping[tuple[str, str], Manual]) -> Mark:

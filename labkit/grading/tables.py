@@ -40,6 +40,12 @@ class Row:
         for result in self.results:
             yield from result.marks
 
+    @property
+    def untold(self) -> object:
+        """What stands where this student has no mark: 0, or nothing while a file that is not marked may hold one."""
+        unmarked = any((result.unread or result.verdict == "internal") and not result.marks for result in self.results)
+        return "" if unmarked else 0
+
 
 def cell(value: object) -> str:
     """Write one value so that no spreadsheet runs it.
@@ -93,7 +99,7 @@ def answer_of(mark: Mark) -> str:
 
 
 def gradebook(path: Path, rows: Iterable[Row], exercises: Sequence[str], out_of: float) -> None:
-    """A row a student, a column an exercise; what waits for a person is empty, what was not handed in is 0."""
+    """A row a student, a column an exercise; empty is what waits or could not be read, 0 what was not handed in."""
     header = ("student", "name", "points", "out of", "late", "remarks", *exercises)
     write_table(path, header, (_gradebook_row(row, exercises, out_of) for row in rows))
 
@@ -101,11 +107,11 @@ def gradebook(path: Path, rows: Iterable[Row], exercises: Sequence[str], out_of:
 def _gradebook_row(row: Row, exercises: Sequence[str], out_of: float) -> list[object]:
     given: dict[str, object] = {mark.exercise: mark.points for mark in row.marks}
     late = any(result.attempt is not None and result.attempt.late for result in row.results)
-    points = sum(result.points for result in row.results)
+    waits = bool(row.results) and all(result.unread for result in row.results)
+    points = "" if waits else sum(result.points for result in row.results)
     remarks = "; ".join(remarks_of(row))
-    missing = "" if any(result.verdict == "internal" for result in row.results) else 0
     return [row.student.id, row.student.name, points, out_of, "late" if late else "", remarks] + [
-        given.get(exercise, missing) for exercise in exercises
+        given.get(exercise, row.untold) for exercise in exercises
     ]
 
 
@@ -115,9 +121,9 @@ def remarks_of(row: Row) -> Iterator[str]:
         yield "nothing handed in"
     for result in row.results:
         if result.verdict != "graded":
-            yield f"{result.lesson or 'no lesson'}: {result.verdict} ({result.reason.rstrip('.')})"
+            yield f"{result.lesson or 'no lesson'}: {result.verdict_words} ({result.reason.rstrip('.')})"
         waiting = sum(mark.points is None for mark in result.marks)
-        if waiting:
+        if waiting and not result.unread:
             yield f"{result.lesson}: {waiting} without a mark yet"
 
 
@@ -168,13 +174,13 @@ def _import_row(row: Row, lessons: Mapping[str, float]) -> list[object]:
 
 
 def _totals(row: Row, lessons: Mapping[str, float]) -> list[object]:
-    """Give a student's points for each lesson; empty where a fault of ours, or a person, still stands before a mark."""
+    """Give a student's points for each lesson; empty where a mark still waits for us, a person or a readable file."""
     by_lesson = {result.lesson: result for result in row.results}
     totals: list[object] = []
     for lesson in lessons:
         result = by_lesson.get(lesson)
         if result is None:
-            totals.append("" if any(r.verdict == "internal" and not r.lesson for r in row.results) else 0)
+            totals.append(row.untold)
         else:
             open_ = result.verdict == "internal" or any(mark.points is None for mark in result.marks)
             totals.append("" if open_ else result.points)

@@ -275,6 +275,13 @@ def test_a_refused_only_attempt_is_rejected_with_every_exercise_listed(small_key
     assert result.verdict == "rejected"
     assert result.reason == "0.ipynb is JSON, but not a notebook."
     assert [mark.status for mark in result.marks] == ["missing"] * 4
+    assert result.unread
+
+
+def test_a_notebook_of_another_lesson_was_read(small_key: KeySource) -> None:
+    other = {"nbformat": 4, "nbformat_minor": 5, "metadata": {"labkit": {"lesson": "09_other"}}, "cells": []}
+    (result,) = mark_student(work(json.dumps(other).encode()), Settings((small_key,), SECRET))
+    assert (result.verdict, result.unread) == ("rejected", False)
 
 
 def test_only_some_exercises(small_key: KeySource, notebook: Notebook) -> None:

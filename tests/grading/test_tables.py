@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from labkit.errors import LabkitError
 from labkit.grading import tables
-from labkit.grading.model import Attempt, Mark, Result, Student
+from labkit.grading.model import OTHER_LESSON, Attempt, Mark, Result, Student
+from labkit.grading.reports import with_manual
 from labkit.grading.roster import read_roster
 from labkit.grading.store import Manual
 from labkit.grading.tables import Row, cell, read_manual, uncell
@@ -115,8 +116,28 @@ def test_the_gradebook_has_a_row_a_student_and_a_column_an_exercise(tmp_path: Pa
         ["student", "name", "points", "out of", "late", "remarks", "a", "b"],
         ["ada", "Ada L", "2", "4", "late", "03_masks: 1 without a mark yet", "2", ""],
         ["bob", "Bob", "0", "4", "", "nothing handed in", "0", "0"],
-        ["cy", "Cy", "0", "4", "", "no lesson: internal (ValueError)", "", ""],
+        ["cy", "Cy", "0", "4", "", "no lesson: not graded through a fault of ours (ValueError)", "", ""],
     ]
+
+
+def test_a_file_that_could_not_be_read_leaves_its_cells_empty(tmp_path: Path) -> None:
+    """Of two lessons, a the unreadable one; in the second row nobody can tell which of them it is."""
+    lessons = {"03_masks": 2.0, "04_worked": 2.0}
+    marks = (mark("a", 0.0, "missing"),)
+    known = Result(ADA, "03_masks", "rejected", "f.ipynb is not valid JSON.", marks)
+    unknown = Result(ADA, "", "rejected", "f.docx is not a notebook.")
+    other = Result(ADA, "", "rejected", f"f.ipynb {OTHER_LESSON}")
+    rows = [Row(ADA, (with_manual(one, {}),)) for one in (known, unknown, other)]
+    tables.canvas(tmp_path / "c.csv", rows, lessons)
+    tables.moodle(tmp_path / "m.csv", rows, lessons)
+    tables.gradebook(tmp_path / "g.csv", rows, ["a", "b"], 4)
+    empty = [["", "0"], ["", ""], ["0", "0"]]  # a notebook of another lesson is no reason to wait for this one
+    assert [line[-2:] for line in read(tmp_path / "c.csv")[2:]] == empty
+    assert [line[-2:] for line in read(tmp_path / "m.csv")[1:]] == empty
+    graded = read(tmp_path / "g.csv")[1:]
+    assert [line[-2:] for line in graded] == empty
+    assert [line[2] for line in graded] == ["", "", "0"]
+    assert graded[0][5] == "03_masks: could not be read, not graded (f.ipynb is not valid JSON)"
 
 
 # Canvas and Moodle
