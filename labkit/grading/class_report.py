@@ -16,7 +16,7 @@ from labkit.grading.feedback_page import where
 from labkit.grading.model import STATUS_WORDS
 from labkit.grading.page import block, number, page, prose, table, text
 from labkit.grading.statistics import ClassStatistics, Item
-from labkit.grading.text import file_name
+from labkit.grading.text import file_name, plural
 
 COMMONEST = 3  # slips named for one exercise
 LISTED = 60  # names in one list
@@ -42,7 +42,7 @@ document.getElementById('save').addEventListener('click', () => {
   link.download = 'manual.csv';
   link.click();
   unsaved = false;
-  say(`${rows.length} marks saved as manual.csv`);
+  say(`${rows.length} ${rows.length === 1 ? 'mark' : 'marks'} saved as manual.csv`);
 });
 """
 
@@ -79,15 +79,21 @@ def class_report(report: Report) -> str:
     if report.warning:
         body.append(f'<p class="warning">{text(report.warning)}</p>')
     body += [*_to_do(report), *_marks(counted), *_misunderstood(items), *_help(counted), *_alike(counted)]
-    body += [*_times(counted), *_items(items, report.headings), *_trouble(report), *_by_hand(report)]
+    body += [
+        *_same_names(counted),
+        *_times(counted),
+        *_items(items, report.headings),
+        *_trouble(report),
+        *_by_hand(report),
+    ]
     return page("Class report", body, SCRIPT if report.written else "")
 
 
 def _summary(report: Report) -> str:
     counted = report.statistics
     handed = counted.students - len(counted.absent)
-    parts = [f"{handed} of {counted.students} students handed something in"]
-    parts += [f"{counted.late} files late"] if counted.late else []
+    parts = [f"{handed} of {plural(counted.students, 'student')} handed something in"]
+    parts += [f"{plural(counted.late, 'file')} late"] if counted.late else []
     parts += [f"code ran in a sandbox of level {report.level}"] if report.level not in ("", "none") else []
     return text(", ".join(parts)) + "."
 
@@ -96,14 +102,18 @@ def _to_do(report: Report) -> Iterator[str]:
     """List what still needs the lecturer, with the way there."""
     counted = report.statistics
     unmarked = sum(item.statuses["unmarked"] for item in counted.items.values())
-    alike = sum(1 for _ in counted.alike())
+    others = len(counted.trouble) - counted.unread + len(report.refused)
+    alike, same_names = (sum(1 for _ in found) for found in (counted.alike(), counted.same_names()))
     needs = [
-        (counted.waiting, "by-hand", "written answers wait for a mark by hand"),
-        (unmarked, "exercises", "answers are unmarked: no sandbox was strong enough to run them"),
-        (len(counted.trouble) + len(report.refused), "not-graded", "files were not graded, or not to the end"),
-        (alike, "alike", "answers are shared by students whose numbers differ"),
+        ("Written answers that wait for a mark by hand", "by-hand", counted.waiting),
+        ("Answers unmarked because no sandbox was strong enough to run them", "exercises", unmarked),
+        ("Files to ask for again, because they could not be read and are not graded", "not-graded", counted.unread),
+        ("Other files not graded, or not to the end", "not-graded", others),
+        ("Handed in, but not on the class list", "list", len(counted.unlisted)),
+        ("Answers shared by students whose numbers differ", "alike", alike),
+        ("Names shared by several students", "names", same_names),
     ]
-    lines = [f'<li><a href="#{place}">{count} {words}</a></li>' for count, place, words in needs if count]
+    lines = [f'<li><a href="#{place}">{words}: {count}</a></li>' for words, place, count in needs if count]
     if lines:
         yield f"<ul>{''.join(lines)}</ul>"
 
@@ -116,7 +126,7 @@ def _marks(counted: ClassStatistics) -> Iterator[str]:
         return
     middle = shares[len(shares) // 2]
     bins = [sum(low <= share * 10 < low + 1 or (low == 9 and share >= 1) for share in shares) for low in range(10)]
-    words = f"Share of the points reached by {len(shares)} students. The middle student reached {middle:.0%}."
+    words = f"Share of the points reached by {plural(len(shares), 'student')}. The middle student reached {middle:.0%}."
     yield _figure(
         lambda axes: _bars(
             axes, [f"{10 * low}–{10 * low + 10}" for low in range(10)], bins, "share of the points, %", "students"
@@ -145,7 +155,7 @@ def _misunderstood(items: Sequence[Item]) -> Iterator[str]:
     yield table(header, rows[:SHOWN], (1,), "commonest slips")
     if rows[SHOWN:]:
         rest = table(header, rows[SHOWN:], (1,), "rarer slips")
-        yield f"<details><summary>{len(rows) - SHOWN} rarer slips</summary>{rest}</details>"
+        yield f"<details><summary>{plural(len(rows) - SHOWN, 'rarer slip')}</summary>{rest}</details>"
 
 
 def _each(counts: Counter[str], most: int | None = None) -> str:
@@ -182,8 +192,14 @@ def _help(counted: ClassStatistics) -> Iterator[str]:
         else "<p>Everybody who handed in reached half of the points.</p>"
     )
     if counted.absent:
-        names = "; ".join(text(name, 100) for name in counted.absent[:LISTED])
-        yield f"<p>Nothing from {len(counted.absent)}: {names}</p>"
+        yield f"<p>Nothing handed in, {_people(counted.absent)}</p>"
+    if counted.unlisted:
+        yield f'<p id="list">Handed in, but not on the class list, {_people(counted.unlisted)}</p>'
+
+
+def _people(names: Sequence[str]) -> str:
+    more = "; …" if len(names) > LISTED else ""
+    return f"{len(names)}: {'; '.join(text(name, 100) for name in names[:LISTED])}{more}"
 
 
 def _alike(counted: ClassStatistics) -> Iterator[str]:
@@ -196,6 +212,17 @@ def _alike(counted: ClassStatistics) -> Iterator[str]:
             "It is worth a talk. It is no proof.</p>"
         )
         yield table(("exercise", "answer", "students"), rows[:LISTED], (), "shared answers")
+
+
+def _same_names(counted: ClassStatistics) -> Iterator[str]:
+    rows = [[text(name, 200), text("; ".join(students))] for name, students in counted.same_names()]
+    if rows:
+        yield '<h2 id="names">Same name, several students</h2>'
+        yield (
+            "<p>Names come from the class list and from what a file tells <code>labkit.me(…)</code>. Two people may "
+            "share one, somebody may have handed in twice, or a file was passed on with the name still in it.</p>"
+        )
+        yield table(("name", "students"), rows[:LISTED], (), "shared names")
 
 
 def _times(counted: ClassStatistics) -> Iterator[str]:
@@ -248,7 +275,15 @@ def _trouble(report: Report) -> Iterator[str]:
     if report.statistics.trouble or report.refused:
         yield '<h2 id="not-graded">What was not graded</h2>'
     if report.statistics.trouble:
-        rows = [list(map(text, one)) for one in report.statistics.trouble]
+        rows = [
+            [text(name), text(lesson.replace("_", " ")), text(words), text(reason)]
+            for name, lesson, words, reason in report.statistics.trouble
+        ]
+        if report.statistics.unread:
+            yield (
+                "<p>What could not be read is not graded: ask for it again. In the tables its cells are empty, "
+                "which is no 0.</p>"
+            )
         yield table(("student", "lesson", "what", "why"), rows, (), "files that were not graded")
     if report.refused:
         yield "<h3>Files that belong to nobody</h3>"
@@ -270,7 +305,8 @@ def _by_hand(report: Report) -> Iterator[str]:
     for exercise, rubric in report.rubrics.items():
         waiting = [one for one in report.written if one.exercise == exercise]
         if waiting:
-            yield f"<h3>{text(exercise)}</h3><details open><summary>Rubric</summary>{block(rubric)}</details>"
+            shown = block(rubric, words=True)
+            yield f"<h3>{text(exercise)}</h3><details open><summary>Rubric</summary>{shown}</details>"
             yield from map(_form, waiting)
     yield '<p class="screen bar"><button id="save" type="button">Save as manual.csv</button> '
     yield '<span id="saved" role="status"></span></p></section>'
@@ -280,7 +316,7 @@ def _form(one: Written) -> str:
     who = text(one.name, 200)
     return (
         f'<div class="card wait" data-student="{text(one.student)}" data-exercise="{text(one.exercise)}">'
-        f"<h4>{who}</h4>{block(one.answer)}"
+        f"<h4>{who}</h4>{block(one.answer, words=True)}"
         f'<p><label>Points for {who} <input type="number" min="0" max="{one.out_of:g}" step="any"></label> '
         f"of {number(one.out_of)}</p><p><label>Comment for {who} "
         '<textarea rows="2"></textarea></label></p></div>'

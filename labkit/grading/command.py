@@ -16,7 +16,12 @@ from labkit.errors import LabkitError
 from labkit.grading.reports import write_reports
 from labkit.grading.run import Options, Progress, Summary, grade
 from labkit.grading.store import Change
-from labkit.grading.text import visible
+from labkit.grading.text import plural, visible
+
+NAMED = 10  # people named on the terminal; the class report names more
+NO_SANDBOX = (
+    "they need code to run, and there is no level A sandbox here. See `labkit doctor`, or use --allow-weaker-sandbox."
+)
 
 
 def main(argv: Sequence[str], command: str) -> int:
@@ -128,7 +133,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
     add("--executor", choices=("local", "dask"), default="local", help="where marking runs (default: this machine)")
     add("--scheduler", default="", metavar="ADDRESS", help="the Dask scheduler's address, for --executor dask")
     add("--manual", type=Path, help="a filled sheet of marks by hand (default: manual.csv in OUT)")
-    add("--dry-run", action="store_true", help="read names and keys, say what would be marked, write nothing")
+    add("--dry-run", action="store_true", help="read everything, say what would be marked, run and write nothing")
     add("--allow-weaker-sandbox", action="store_true", help="run code even where the sandbox is below level A")
     return parser
 
@@ -136,21 +141,46 @@ def _parser(command: str) -> argparse.ArgumentParser:
 def lines(summary: Summary, out: Path, *, dry_run: bool = False, again: bool = False) -> Iterator[str]:
     """Say what happened, in plain text that no file name or answer can disturb."""
     if dry_run:
-        yield f"would mark {summary.students} students"
+        yield from _would(summary)
     else:
-        yield f"{summary.students} students: {summary.marked} marked, {summary.kept} kept from before -> {out}"
+        students = plural(summary.students, "student")
+        yield f"{students}: {summary.marked} marked, {summary.kept} kept from before -> {out}"
     yield from (visible(reason, 300) for reason in summary.refused)
+    if summary.unread:
+        them = "it" if summary.unread == 1 else "them"
+        files = plural(summary.unread, "file")
+        yield f"{files} could not be read, not graded: ask for {them} again. In the tables such cells are empty, not 0."
+    if summary.unlisted:
+        yield f"Handed in, but not on the class list, {_some(summary.unlisted)}"
+    if summary.absent:
+        yield f"Nothing handed in, {_some(summary.absent)}"
     if summary.unmarked:
-        yield (
-            f"{summary.unmarked} exercises are unmarked: they need code to run, and there is no level A sandbox here. "
-            "See `labkit doctor`, or use --allow-weaker-sandbox."
-        )
+        unmarked = plural(summary.unmarked, "exercise is", "exercises are")
+        yield f"{unmarked} unmarked: {NO_SANDBOX}"
     if summary.internal:
-        names = ", ".join(visible(name, 60) for name in summary.internal[:10])
-        yield f"A fault of ours kept these from being marked, run again: {names}"
+        yield f"A fault of ours kept these from being marked, run again, {_some(summary.internal)}"
     yield from changed(summary.changes)
     if again and not summary.changes:
         yield "no mark changed"
+
+
+def _would(summary: Summary) -> Iterator[str]:
+    """Say what a run would find."""
+    yield f"would mark {plural(summary.students, 'student')}; nothing was written"
+    for lesson, found in sorted(summary.found.items()):
+        notebooks, students = plural(found.notebooks, "notebook"), plural(len(found.students), "student")
+        late = f", {found.late} late" if found.late else ""
+        yield f"  {lesson or 'none of these lessons'}: {notebooks} from {students}{late}"
+    if summary.level == "none":
+        yield f"functions would stay unmarked: {NO_SANDBOX}"
+    else:
+        yield f"functions would run in a sandbox of level {summary.level}"
+
+
+def _some(names: Sequence[str]) -> str:
+    """Count people and name the first of them."""
+    shown = "; ".join(visible(name, 60) for name in names[:NAMED])  # a listed name may hold a comma
+    return f"{len(names)}: {shown}{'; …' if len(names) > NAMED else ''}"
 
 
 def changed(changes: Sequence[Change]) -> Iterator[str]:

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from labkit.grading.model import STATUS_WORDS, Mark, Result
+from labkit.grading.model import STATUS_WORDS, Attempt, Mark, Result
 from labkit.grading.page import block, number, page, prose, text
 from labkit.grading.tables import Row, answer_of, status_words
+from labkit.grading.text import plural
 from labkit.slips import look_again
 
 TOPICS = 3  # named at the top of a page
@@ -22,8 +23,10 @@ def feedback_page(row: Row, headings: Mapping[str, str], warning: str = "") -> s
     """Write one student's page for all lessons they handed in."""
     name = row.student.name
     given = sum(result.points for result in row.results)
-    out_of = sum(result.out_of for result in row.results)
-    body = [f"<h1>{text(name, 200)}</h1>", f'<p class="soft">{number(given)} of {number(out_of)} points so far</p>']
+    out_of = sum(result.out_of for result in row.results if not result.unread)
+    body = [f"<h1>{text(name, 200)}</h1>"]
+    if out_of:
+        body.append(f'<p class="soft">{number(given)} of {plural(out_of, "point")} so far</p>')
     if warning:
         body.append(f'<p class="warning">{text(warning)}</p>')
     body += [*_start(row)]
@@ -43,7 +46,7 @@ def _start(row: Row) -> Iterator[str]:
     if len(lost) > 1:
         yield "<h2>Where another look helps most</h2><ul>"
         for section, count in lost.most_common(TOPICS):
-            yield f"<li>{prose(where(section))}: {count} exercise{'s' if count > 1 else ''}</li>"
+            yield f"<li>{prose(where(section))}: {plural(count, 'exercise')}</li>"
         yield "</ul>"
 
 
@@ -57,8 +60,11 @@ def where(section: str) -> str:
 
 
 def _lesson(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
+    if result.unread:
+        yield from _unread(result, headings)
+        return
     title = result.lesson.replace("_", " ") or "A file that belongs to no lesson"
-    yield f"<h2>{text(title)} · {number(result.points)} of {number(result.out_of)} points</h2>"
+    yield f"<h2>{text(title)} · {number(result.points)} of {plural(result.out_of, 'point')}</h2>"
     if result.verdict == "internal":
         yield '<p class="warning">Something went wrong on our side. This is no mark; it will be marked again.</p>'
     elif result.verdict != "graded":
@@ -74,10 +80,25 @@ def _lesson(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
         yield _mark(mark, headings.get(mark.exercise, ""))
 
 
+def _unread(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
+    """Ask for the file again; what is shown of its exercises is what a person marked all the same."""
+    yield f"<h2>{text(result.lesson.replace('_', ' ') or 'A file')} · not graded</h2>"
+    reason = result.reason
+    if result.attempt is not None:
+        reason = reason.replace(result.attempt.source, _file_name(result.attempt))
+    yield (
+        f'<p class="warning">{text(reason)} Nothing in it was judged. Please hand it in again, as the notebook '
+        "file that Jupyter saves.</p>"
+    )
+    for mark in result.marks:
+        if mark.points is not None:
+            yield _mark(mark, headings.get(mark.exercise, ""))
+
+
 def _file(result: Result) -> str:
     attempt = result.attempt
     assert attempt is not None
-    parts = [f"This is about the file {text(re.split('[/!]', attempt.source)[-1], 200)}"]
+    parts = [f"This is about the file {text(_file_name(attempt), 200)}"]
     parts += [f"handed in {text(attempt.when[:16])}"] if attempt.when else []
     parts += ["late"] if attempt.late else []
     others = len(result.attempts) - 1
@@ -85,16 +106,22 @@ def _file(result: Result) -> str:
     return ", ".join(parts) + "."
 
 
+def _file_name(attempt: Attempt) -> str:
+    """Give the file's name without the archive and the folders it came in."""
+    return re.split("[/!]", attempt.source)[-1]
+
+
 def _mark(mark: Mark, heading: str) -> str:
     sign, look = SIGNS.get(mark.status, "○"), LOOKS.get(mark.status, "")
     again = f'<p class="soft">{prose(look_again(mark.section))}</p>' if look == "wrong" and mark.section else ""
     notes = "".join(f'<p class="soft">{text(note)}</p>' for note in mark.notes)
+    answer = block(answer_of(mark), words=mark.step == "written")
     title = f'{prose(heading)} <span class="soft">{text(mark.exercise)}</span>' if heading else text(mark.exercise)
     return (
         f'<section class="card {look}"><div class="head"><h3>{title}</h3>'
         f'<span class="points"><span aria-hidden="true">{sign}</span> {text(status_words(mark))} · '
         f"{number(mark.points)} of {number(mark.out_of)}</span></div>"
-        f"{block(answer_of(mark))}{_said(mark)}{_picture(mark)}{block(mark.case)}{again}{notes}</section>"
+        f"{answer}{_said(mark)}{_picture(mark)}{block(mark.case)}{again}{notes}</section>"
     )
 
 

@@ -38,6 +38,7 @@ a { color: var(--link); }
 .points { font-variant-numeric: tabular-nums; }
 pre { margin: .4rem 0; padding: .5rem .7rem; background: var(--page); border: 1px solid var(--line);
   border-radius: .35rem; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .875rem; }
+pre.words { font: inherit; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; background: var(--card); font-size: .9375rem; }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
@@ -46,6 +47,7 @@ figure { margin: 1rem 0; } figcaption { color: var(--soft); font-size: .9rem; }
 figure svg, figure img { max-width: 100%; height: auto; display: block; background: #fff; border-radius: .5rem; }
 textarea, input { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--soft);
   border-radius: .3rem; padding: .2rem .4rem; max-width: 100%; }
+input { margin: 0 .3rem; }
 textarea { display: block; width: 100%; }
 button { font: inherit; padding: .4rem .9rem; border-radius: .4rem; border: 1px solid var(--link); cursor: pointer;
   background: var(--link); color: var(--card); }
@@ -54,9 +56,9 @@ summary { cursor: pointer; color: var(--link); padding: .4rem 0; }
 .bar { position: sticky; bottom: 0; padding: .6rem 0; background: var(--page); }
 @media (max-width: 40rem) { thead { position: absolute; width: 1px; height: 1px;
   overflow: hidden; clip-path: inset(50%); display: block; } tr { display: block;
-  padding: .4rem 0; border-bottom: 1px solid var(--line); } td, td.number { display: block; position: relative;
-  padding: .1rem .6rem .1rem 7.5rem; border: 0; text-align: left; white-space: normal; overflow-wrap: anywhere; }
-  td::before { content: attr(data-name); color: var(--soft); position: absolute; left: .6rem; width: 6.5rem; } }
+  padding: .4rem 0; border-bottom: 1px solid var(--line); } td, td.number { display: flow-root;
+  padding: .1rem .6rem .1rem 8rem; border: 0; text-align: left; white-space: normal; overflow-wrap: anywhere; }
+  td::before { content: attr(data-name); color: var(--soft); float: left; width: 7rem; margin-left: -7.4rem; } }
 @media print { tr, figure { break-inside: avoid; } h2, h3 { break-after: avoid; }
   body { background: #fff; color: #000; } .card, table { background: #fff; } .screen { display: none; } }
 """
@@ -86,9 +88,10 @@ def text(value: object, cap: int = 2000) -> str:
     return escape(visible(str(value), cap))
 
 
-def block(value: str, cap: int = 4000) -> str:
-    """Show text from anywhere with its lines."""
-    return f"<pre>{escape(visible_lines(value, cap))}</pre>" if value.strip() else ""
+def block(value: str, cap: int = 4000, *, words: bool = False) -> str:
+    """Show text from anywhere with its lines: code, or words as people write them."""
+    look = ' class="words"' if words else ""
+    return f"<pre{look}>{escape(visible_lines(value, cap))}</pre>" if value.strip() else ""
 
 
 def prose(value: str, cap: int = 2000) -> str:

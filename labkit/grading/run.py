@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from labkit.errors import LabkitError
-from labkit.grading.intake import Handed, find_files
+from labkit.grading.intake import Handed, find_files, read_bytes
 from labkit.grading.key import read_secret, run_key
 from labkit.grading.keyfile import KeySource, find_keys, read_key
-from labkit.grading.marking import File, Settings, Work, mark_student
-from labkit.grading.model import Result, Student
+from labkit.grading.marking import MOST_NAMES, File, Settings, Work, learner_names, lesson_of, mark_student
+from labkit.grading.model import Refusal, Result, Student, Submission
 from labkit.grading.notebook import digest
 from labkit.grading.probe import Report, find_sandbox
 from labkit.grading.processes import visible_paths
@@ -42,6 +42,15 @@ Progress = Callable[[int, int, Sequence[Result]], None]
 
 
 @dataclass
+class Found:
+    """The notebooks of one lesson that can be read."""
+
+    notebooks: int = 0
+    late: int = 0
+    students: set[str] = field(default_factory=set)
+
+
+@dataclass
 class Summary:
     """What a run did; `internal` names students a fault of ours kept from being marked."""
 
@@ -49,7 +58,11 @@ class Summary:
     kept: int = 0  # marked before, with the same key and the same files
     marked: int = 0
     level: str = "none"
-    refused: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)  # why a file was not graded, one sentence each
+    unread: int = 0  # of those, the files that could not be read
+    unlisted: list[str] = field(default_factory=list)  # handed in, but not on the class list
+    absent: list[str] = field(default_factory=list)  # on the class list, but handed nothing in
+    found: dict[str, Found] = field(default_factory=dict)  # lesson -> its notebooks; only a dry run counts them
     internal: list[str] = field(default_factory=list)
     unmarked: int = 0  # exercises that no sandbox here was strong enough for
     changes: list[Change] = field(default_factory=list)
@@ -94,13 +107,19 @@ def grade(
     roster = read_roster(options.roster) if options.roster else Roster()
     files, refusals = find_files(submissions, roster, [source.lesson for source in sources], options.due)
     students, exercises = _wanted(options.only, files, sources)
-    summary = Summary(len(students), refused=[refusal.reason for refusal in refusals])
-    if options.dry_run:
-        return summary
     _keep_out_of_sight(Path(keys), Path(out))
     sandbox = _sandbox(report or find_sandbox(), options.allow_weaker)
+    summary = Summary(
+        len(students),
+        level=sandbox.level if sandbox else "none",
+        refused=[refusal.reason for refusal in refusals],
+        unlisted=[one.label for one in _class(roster, files) if roster.students and not one.listed],
+        absent=[student.name for student in roster.students if student.id not in files],
+    )
+    if options.dry_run:
+        _look(summary, [handed for student in students for handed in files[student]], sources)
+        return summary
     settings = Settings(sources, read_secret(options.secret or Path(out, "secret.txt")), sandbox, exercises)
-    summary.level = sandbox.level if sandbox else "none"
     with Store(Path(out)) as store:
         why = _why(store.facts(), settings)
         store.begin(_class(roster, files), refusals, {**_facts(settings), "exercises": _exercises(sources)})
@@ -118,6 +137,20 @@ def grade(
                     progress(summary.kept + summary.marked, summary.students, results or ())
         _count(store, summary)
     return summary
+
+
+def _look(summary: Summary, files: Iterable[Handed], sources: Sequence[KeySource]) -> None:
+    """Open every file as marking would, and count what is there."""
+    for handed in files:
+        one = handed.read()
+        if isinstance(one, Refusal):
+            summary.refused.append(one.reason)
+            summary.unread += 1
+            continue
+        found = summary.found.setdefault(lesson_of(one, sources), Found())
+        found.notebooks += 1
+        found.late += bool(one.attempt.late)
+        found.students.add(one.student.id)
 
 
 def _keep(
@@ -165,6 +198,7 @@ def _count(store: Store, summary: Summary) -> None:
         summary.unmarked += sum(mark.status == "unmarked" for mark in result.marks)
         if result.verdict == "rejected":
             summary.refused.append(result.reason)
+            summary.unread += result.unread
 
 
 # What there is to do
@@ -295,7 +329,15 @@ def executor_for(jobs: int, executor: Executor | None = None) -> Iterator[Execut
 
 def mark_with(settings: bytes, work: Work) -> list[Result]:
     """Mark one student in whatever process this is; the settings are unpickled once in each."""
-    return mark_student(work, _settings(settings))
+    names = tuple(sorted(_told(work)))
+    return [replace(result, names=names) for result in mark_student(work, _settings(settings))]
+
+
+def _told(work: Work) -> set[str]:
+    """Give the names that a student's files tell `labkit.me(…)`, as many as marking looks at."""
+    read = (read_bytes(work.student, file.attempt, file.stem, file.data) for file in work.files)
+    told = [name for one in read if isinstance(one, Submission) for name in learner_names(one)]
+    return {*told[-MOST_NAMES:]}
 
 
 @lru_cache(maxsize=4)

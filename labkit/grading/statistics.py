@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 
 from labkit.grading.model import Mark, Result, Student
 from labkit.grading.tables import Row
+from labkit.grading.text import same_name
 
 STRUGGLING = 0.5  # share of the points below which a student is named as one to talk to
 NO_WORK = ("internal", "rejected")  # says nothing about what the student understood
@@ -31,8 +33,9 @@ class Item:
 
     @property
     def difficulty(self) -> float | None:
-        """Give the mean share of the points: 1 is an exercise everybody solves."""
-        return sum(self.scores) / len(self.scores) if self.scores else None
+        """Give the mean share of the points: 1 is an exercise everybody solves. None while some wait for a mark."""
+        waits = len(self.scores) < self.statuses.total()
+        return sum(self.scores) / len(self.scores) if self.scores and not waits else None
 
     @property
     def discrimination(self) -> float | None:
@@ -60,13 +63,24 @@ class ClassStatistics:
     struggling: list[tuple[Student, float, int]] = field(default_factory=list)  # share, exercises not attempted
     times: list[str] = field(default_factory=list)
     late: int = 0
-    trouble: list[tuple[str, str, str, str]] = field(default_factory=list)  # name, lesson, verdict, reason
+    trouble: list[tuple[str, str, str, str]] = field(default_factory=list)  # name, lesson, verdict in words, reason
+    unread: int = 0  # lessons whose file could not be read
     waiting: int = 0  # answers without a mark yet
+    _listed: int = 0
+    _unlisted: list[str] = field(default_factory=list)
+    _names: dict[str, list[str]] = field(default_factory=dict)  # folded: the name as first met, then who goes by it
     _alike: dict[tuple[str, str], Alike] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         """Count one student."""
         self.students += 1
+        label = row.student.label
+        for folded, name in _names_of(row).items():
+            self._names.setdefault(folded, [name]).append(label)
+        if row.student.listed:
+            self._listed += 1
+        else:
+            self._unlisted.append(label)
         if not row.results:
             self.absent.append(row.student.name)
             return
@@ -83,6 +97,17 @@ class ClassStatistics:
                 untouched = sum(mark.status in ("blank", "missing") for mark in marks)
                 self.struggling.append((row.student, points / out_of, untouched))
 
+    @property
+    def unlisted(self) -> list[str]:
+        """Give who handed in without being on the class list, where there is one."""
+        return self._unlisted if self._listed else []
+
+    def same_names(self) -> Iterator[tuple[str, list[str]]]:
+        """Give names that several students go by: as listed, or as their files told `labkit.me(…)`."""
+        for _, (name, *students) in sorted(self._names.items()):
+            if len(students) > 1:
+                yield name, students
+
     def alike(self) -> Iterator[tuple[str, str, list[str]]]:
         """Give answers that several students share although at least one of them had other numbers.
 
@@ -94,8 +119,9 @@ class ClassStatistics:
                 yield exercise, answer, shared.names
 
     def _result(self, row: Row, result: Result) -> None:
+        self.unread += result.unread
         if result.verdict != "graded":
-            self.trouble.append((row.student.name, result.lesson, result.verdict, result.reason))
+            self.trouble.append((row.student.name, result.lesson, result.verdict_words, result.reason))
         if result.attempt is not None:
             self.late += bool(result.attempt.late)
             if result.attempt.when:
@@ -120,6 +146,13 @@ class ClassStatistics:
             shared.misfit |= mark.status == "wrong" and not mark.slip
             if len(shared.names) < SHOWN_ALIKE:
                 shared.names.append(row.student.name)
+
+
+def _names_of(row: Row) -> dict[str, str]:
+    """Give the names a student goes by, under what makes "Lovelace, Ada" the same as "Ada Lovelace"."""
+    names = (row.student.name, *(name for result in row.results for name in result.names))
+    folded = {" ".join(sorted(re.findall(r"\w+", same_name(name)))): name for name in reversed(names)}
+    return {words: name for words, name in folded.items() if words}
 
 
 def correlation(xs: array[float], ys: array[float]) -> float | None:

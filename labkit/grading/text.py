@@ -39,6 +39,15 @@ def same_name(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
+def plural(number: float, one: str, many: str = "") -> str:
+    """Count something in words; `many` is needed where an `s` is not enough.
+
+    >>> plural(1, "student"), plural(0, "student"), plural(2, "answer waits", "answers wait")
+    ('1 student', '0 students', '2 answers wait')
+    """
+    return f"{number:.10g} {one if number == 1 else many or f'{one}s'}"
+
+
 def file_name(text: str) -> str:
     """Make a file name that is safe on every system; different texts never share one.
 

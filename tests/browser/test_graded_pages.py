@@ -130,14 +130,14 @@ def test_the_form_saves_a_sheet_that_is_taken_in(browser: Any, ordinary: Path, t
         student = card.get_attribute("data-student")
         card.locator("input").fill("9")  # of 4
         visit.page.click("#save")
-        assert "marks saved" not in visit.page.inner_text("#saved")
+        assert "saved as" not in visit.page.inner_text("#saved")
         card.locator("input").fill("2.5")
         card.locator("textarea").fill('=1+1, "quoted"\nand more')
         assert visit.page.inner_text("#saved").startswith("1 of ")
         with visit.page.expect_download() as download:
             visit.page.click("#save")
         download.value.save_as(tmp_path / "saved.csv")
-        assert visit.page.inner_text("#saved") == "1 marks saved as manual.csv"
+        assert visit.page.inner_text("#saved") == "1 mark saved as manual.csv"
         assert visit.said[1:] == [] or all(one.startswith("blob:") for one in visit.said[1:])
     write_reports(ordinary, tmp_path / "saved.csv")
     with open(ordinary / "manual.csv", encoding="utf-8-sig", newline="") as file:

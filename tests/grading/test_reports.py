@@ -78,6 +78,15 @@ def test_the_same_class_gives_the_same_bytes(graded: Path) -> None:
     assert {path: path.read_bytes() for path in before} == before
 
 
+def test_no_zero_is_published_for_what_could_not_be_read(graded: Path) -> None:
+    for name, column in (("canvas.csv", "Student"), ("moodle.csv", "Full name"), ("gradebook.csv", "student")):
+        dee = next(row for row in sheet(graded / name) if row[column] == "dee")
+        assert "0" not in dee.values(), name
+        assert "" in dee.values(), name
+    assert "could not be read, not graded" in (graded / "gradebook.csv").read_text("utf-8")
+    assert "ask for it again" in (graded / "class_report.html").read_text("utf-8")
+
+
 def test_what_belongs_to_nobody_any_more_goes(graded: Path, classroom: Path) -> None:
     (classroom / "bob" / "small_key.ipynb").unlink()
     grade(classroom, KEY, graded, report=NONE)

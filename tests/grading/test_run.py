@@ -18,6 +18,7 @@ from labkit import grading
 from labkit.errors import LabkitError
 from labkit.grading import run as running
 from labkit.grading import tables
+from labkit.grading.command import NO_SANDBOX
 from labkit.grading.keyfile import KeySource
 from labkit.grading.model import to_json
 from labkit.grading.probe import Report
@@ -102,8 +103,28 @@ def test_only_a_student_or_an_exercise(classroom: Path, tmp_path: Path) -> None:
         grade(classroom, KEY, out, Options(only=("nobody",)), report=NONE)
 
 
-def test_a_dry_run_writes_nothing(classroom: Path, tmp_path: Path) -> None:
-    assert grade(classroom, KEY, tmp_path / "out", Options(dry_run=True), report=NONE).students == 4
+def test_a_dry_run_counts_what_is_there_and_writes_nothing(
+    classroom: Path,
+    tmp_path: Path,
+    notebook: Notebook,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "roster.csv").write_text("id,name\nzoe,Zoe, Z\nada,Ada L\nbob,Bob\ncy,Cy\n")
+    (classroom / "bob_2026-02-02").mkdir()
+    (classroom / "bob_2026-02-02" / "small_key.ipynb").write_bytes(notebook())
+    monkeypatch.setattr(running, "find_sandbox", lambda: NONE)
+    words = [str(classroom), "--keys", str(KEY), "--out", str(tmp_path / "out"), "--due", "2026-02-01"]
+    assert grading.grade([*words, "--roster", str(tmp_path / "roster.csv"), "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "would mark 4 students; nothing was written",
+        "  small_key: 4 notebooks from 3 students, 1 late",
+        f"functions would stay unmarked: {NO_SANDBOX}",
+        "dee/small_key.ipynb is not valid JSON.",
+        "1 file could not be read, not graded: ask for it again. In the tables such cells are empty, not 0.",
+        "Handed in, but not on the class list, 1: dee",
+        "Nothing handed in, 1: Zoe",
+    ]
     assert not (tmp_path / "out").exists()
 
 
@@ -113,6 +134,29 @@ def test_the_roster_is_kept_with_those_who_handed_nothing_in(classroom: Path, tm
     with Store(tmp_path / "out") as store:
         assert [(student.id, student.name) for student in store.students()][:2] == [("zoe", "Zoe Z"), ("ada", "Ada L")]
         assert [result.student.id for result in store.results()] == ["ada", "bob", "cy", "dee"]
+
+
+def test_a_run_says_who_is_on_one_list_only(
+    classroom: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "find_sandbox", lambda: NONE)
+    many = "".join(f"z{number:02}\n" for number in range(12))
+    (tmp_path / "roster.csv").write_text(f"id\nada\nbob\n{many}")
+    words = [str(classroom), "--keys", str(KEY), "--out", str(tmp_path / "out")]
+    grading.grade([*words, "--roster", str(tmp_path / "roster.csv")])
+    said = capsys.readouterr().out.splitlines()
+    assert "Handed in, but not on the class list, 2: cy; dee" in said
+    assert f"Nothing handed in, 12: {'; '.join(f'z{number:02}' for number in range(10))}; …" in said
+    grading.grade(words)
+    assert "class list" not in capsys.readouterr().out
+
+
+def test_what_a_file_tells_about_its_owner_is_kept(classroom: Path, tmp_path: Path, notebook: Notebook) -> None:
+    (classroom / "bob" / "small_key (1).ipynb").write_bytes(notebook('labkit.me("Ada L")'))
+    grade(classroom, KEY, tmp_path / "out", report=NONE)
+    with Store(tmp_path / "out") as store:
+        told = {result.student.id: result.names for result in store.results()}
+    assert told == {"ada": (), "bob": ("Ada L",), "cy": (), "dee": ()}
 
 
 def test_marks_by_hand_survive(classroom: Path, tmp_path: Path) -> None:
@@ -293,12 +337,13 @@ def test_the_command_says_what_happened(
     monkeypatch.setattr(running, "find_sandbox", lambda: NONE)
     words = [str(classroom), "--keys", str(KEY), "--out", str(tmp_path / "out")]
     assert grading.grade([*words, "--dry-run"]) == 0
-    assert capsys.readouterr().out == "would mark 4 students\n"
+    assert capsys.readouterr().out.startswith("would mark 4 students; nothing was written\n")
     assert grading.grade(words) == 2
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("4 students: 4 marked, 0 kept from before")
     assert said[1] == "dee/small_key.ipynb is not valid JSON."
-    assert "3 exercises are unmarked" in said[2]
+    assert said[2].startswith("1 file could not be read, not graded: ask for it again.")
+    assert "3 exercises are unmarked" in said[3]
     assert grading.regrade(words) == 2
     assert "4 marked" in capsys.readouterr().out
     assert grading.grade([str(tmp_path / "nowhere"), "--keys", str(KEY)]) == 1
