@@ -90,7 +90,8 @@ def mark_student(work: Work, settings: Settings) -> list[Result]:
             result = _mark_one(chosen, lesson, settings, names)
         except Exception as error:
             result = Result(work.student, lesson, "internal", f"{type(error).__name__} while marking {lesson}")
-        results.append(replace(result, attempt=_counts(attempts), attempts=attempts, digest=chosen.digest))
+        result = replace(result, attempt=_counts(attempts), attempts=attempts, digest=chosen.digest, names=names)
+        results.append(result)
     return results
 
 

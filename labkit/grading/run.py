@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from labkit.errors import LabkitError
-from labkit.grading.intake import Handed, find_files, read_bytes
+from labkit.grading.intake import Handed, find_files
 from labkit.grading.key import read_secret, run_key
 from labkit.grading.keyfile import KeySource, find_keys, read_key
-from labkit.grading.marking import MOST_NAMES, File, Settings, Work, learner_names, lesson_of, mark_student
-from labkit.grading.model import Refusal, Result, Student, Submission
+from labkit.grading.marking import File, Settings, Work, lesson_of, mark_student
+from labkit.grading.model import Refusal, Result, Student
 from labkit.grading.notebook import digest
 from labkit.grading.probe import Report, find_sandbox
 from labkit.grading.processes import visible_paths
@@ -329,15 +329,7 @@ def executor_for(jobs: int, executor: Executor | None = None) -> Iterator[Execut
 
 def mark_with(settings: bytes, work: Work) -> list[Result]:
     """Mark one student in whatever process this is; the settings are unpickled once in each."""
-    names = tuple(sorted(_told(work)))
-    return [replace(result, names=names) for result in mark_student(work, _settings(settings))]
-
-
-def _told(work: Work) -> set[str]:
-    """Give the names that a student's files tell `labkit.me(…)`, as many as marking looks at."""
-    read = (read_bytes(work.student, file.attempt, file.stem, file.data) for file in work.files)
-    told = [name for one in read if isinstance(one, Submission) for name in learner_names(one)]
-    return {*told[-MOST_NAMES:]}
+    return mark_student(work, _settings(settings))
 
 
 @lru_cache(maxsize=4)
