@@ -126,6 +126,8 @@ def _mark(mark: Mark, heading: str) -> str:
 
 
 def _said(mark: Mark) -> str:
+    if mark.status == "blank" and mark.via == "literal":
+        return ""  # what the notebook says then is about running its cells
     return f"<p>{prose(mark.message)}</p>" if mark.message else ""
 
 

@@ -137,8 +137,6 @@ def test_what_needs_the_lecturer_stands_at_the_top() -> None:
     assert "wait for a mark" not in words(shown(counted(row("Ada", mark("a", 2)))))
 
 
-def test_a_weaker_sandbox_is_said() -> None:
-    assert "below level A" in shown(counted(), warning="ran in a sandbox below level A (level C)")
 def test_a_file_that_could_not_be_read_is_asked_for_again() -> None:
     student = Student("ada", "Ada")
     unread = Result(
@@ -173,6 +171,8 @@ def test_an_exercise_is_not_called_unsolved_while_its_answers_wait() -> None:
     assert counted(row("Ada", blank), row("Bob", mark("say", 2, "recorded"))).items["say"].difficulty == 0.5
 
 
+def test_a_weaker_sandbox_is_said() -> None:
+    assert "below level A" in shown(counted(), warning="ran in a sandbox below level A (level C)")
 
 
 # Shared answers
@@ -203,8 +203,6 @@ def test_the_same_slip_or_the_same_right_answer_is_no_sign() -> None:
     assert "Same answer, different numbers" not in shown(made)
 
 
-# Nothing acts
-
 # Shared names
 
 
@@ -230,6 +228,8 @@ def test_names_of_ones_own_are_no_sign() -> None:
     assert list(made.same_names()) == []
     assert "Same name" not in shown(made)
 
+
+# Nothing acts
 
 
 EVIL = "</pre><script>document.title='PWNED'</script><img src=x onerror=alert(1)>\u202e\x1b[2J"
@@ -286,6 +286,13 @@ def test_a_feedback_page_names_the_slip_and_the_place_to_look() -> None:
     assert "Not <code>allowed</code>." in html
     assert "Look again at lesson 03 masks: a score of 0 does not mask (M2)." in text
     assert "1 not yet, 1 correct" in text
+
+
+def test_a_blank_is_not_told_to_run_cells() -> None:
+    blank = mark("a", 0, "blank", message="Fill in the cell above and run it.", via="literal")
+    text = words(feedback_page(row("Ada", blank), {}))
+    assert "not attempted" in text
+    assert "run it" not in text
 
 
 def test_where_another_look_helps_most_is_counted() -> None:
