@@ -24,6 +24,7 @@ _LENT = {
     "model_figures": (),
     "overview": ("progress",),
     "panels": (),
+    "sections": (),
     "slips": (),
     "steps": (),
     "transformer": (),

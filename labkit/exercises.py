@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit import answers, feedback, functions, slips, steps
+from labkit import answers, feedback, functions, sections, slips, steps
 from labkit.answers import UnreadableError
 from labkit.attention import Array
 from labkit.slips import Slip
@@ -100,11 +100,16 @@ class Exercise:
         return Verdict(self.id, status, message, slip, self._section(slip) if status == "wrong" else "", self.points)
 
     def _section(self, slip: Slip | None) -> str:
-        """Give the section to look at again: the slip's, but never a later lesson; else the exercise's own."""
-        own = next((slips.section_of(topic) for topic in self.feedback.covers if topic in slips.TOPICS), "")
-        if slip is not None and slip.section and (not own or slip.section[:2] <= own[:2]):
-            return slip.section
-        return own
+        """Name what to look at again: the slip's topic, but never of a later lesson; else where this is explained."""
+        covers, lesson = self.feedback.covers, self.feedback.lesson
+        names = [slip.section if slip else "", *(covers if self._asks_again() else ()), self.id, *covers]
+        found = [(name, section) for name in names if (section := sections.of(name))]
+        return next((name for name, section in found if not lesson or section.lesson[:2] <= lesson[:2]), "")
+
+    def _asks_again(self) -> bool:
+        """Say whether this repeats a step explained earlier, in code or with the learner's own numbers."""
+        mine = any(callable(value) and takes_one_argument(value) for value in self.inputs.values())
+        return mine or self.step == "function"
 
     def _right(self, reason: str = "") -> Verdict:
         return self._verdict("right", reason or self.feedback.why.get("right") or REASONS[self.step])

@@ -31,6 +31,7 @@ class Feedback:
     why: Mapping[str, str] = field(default_factory=dict)  # option (or "right") -> reason
     sealed: str = ""  # salted hash of the right choice, where no computation decides
     kind: str = ""
+    lesson: str = ""  # the file it stands in, without its ending
 
 
 _NOTHING = Feedback()
@@ -87,9 +88,14 @@ def _entry(fields: dict[str, Any]) -> Feedback:
     return Feedback(**{**fields, "covers": tuple(fields["covers"]), "hints": tuple(fields["hints"])})
 
 
+def files(folder: Path) -> list[Path]:
+    """List the feedback files of the lessons, in their order."""
+    return sorted(folder.glob("[0-9]*.json"))
+
+
 @cache
 def _stored(folder: Path) -> dict[str, Feedback]:
     found: dict[str, Feedback] = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in files(folder):
         found |= decode(path.read_text(encoding="utf-8"))
     return found

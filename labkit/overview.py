@@ -84,7 +84,7 @@ def progress(folder: Path = feedback.FOLDER) -> Progress:
     known = journal.statuses()
     lessons = {
         path.stem: {name: known.get(name, "open") for name in feedback.decode(path.read_text(encoding="utf-8"))}
-        for path in sorted(folder.glob("*.json"))
+        for path in feedback.files(folder)
     }
     return Progress(lessons, journal.firsts(), journal.unsaved())
 

@@ -25,115 +25,8 @@ class Slip:
     step: str
     label: str  # ends the sentence "These are the numbers of ..."
     refutation: str
-    section: str
+    section: str  # the topic of the syllabus (`labkit/authoring/ids.toml`) that explains it, or ""
     compute: Callable[[Inputs], Any]  # None where the slip does not apply to these inputs
-
-
-def look_again(section: str) -> str:
-    """Say in words where a section is, or give "".
-
-    >>> look_again("02 scores and softmax, C5")
-    'Look again at lesson 02 scores and softmax: softmax over the sources of each row (C5).'
-    """
-    lesson, _, topic = section.rpartition(", ")
-    where = f"lesson {lesson}: {TOPICS[topic]} ({topic})" if topic in TOPICS else section
-    return f"Look again at {where}." if where else ""
-
-
-def section_of(topic: str) -> str:
-    """Give the section of a topic.
-
-    >>> section_of("M2")
-    '03 masks, M2'
-    """
-    return f"{LESSONS[topic[0]]}, {topic}"
-
-
-LESSONS = {
-    "S": "00 start here",
-    "P": "01 projections",
-    "C": "02 scores and softmax",
-    "M": "03 masks",
-    "W": "04 worked example",
-    "T": "05 perturb",
-    "H": "06 heads write back",
-    "A": "07 reading maps",
-    "I": "08 interventions",
-}
-
-# What the lessons are about, by the ids of their sections: tells a learner where to look again.
-TOPICS = {
-    "S1": "how a lesson works",
-    "S2": "the refresher on products and normalising",
-    "S3": "vectors as rows and as columns",
-    "S4": "the residual stream and its updates",
-    "S5": "what a map does not show",
-    "S6": "why an early word can matter late",
-    "P1": "three projections and their shapes",
-    "P2": "who asks, who answers, what is mixed",
-    "P3": "learned parameters and computed activations",
-    "P4": "what the sublayer is really given",
-    "P5": "score and content on different ways",
-    "P6": "the shape drill",
-    "P7": "biases left out",
-    "C1": "rows are destinations, columns are sources",
-    "C2": "a score is neither a share nor a cosine",
-    "C3": "which width the divisor takes",
-    "C4": "why scores are divided at all",
-    "C5": "softmax over the sources of each row",
-    "C6": "a competitor rises",
-    "C7": "weights are shares",
-    "C8": "subtracting the right maximum",
-    "C9": "the slope of softmax",
-    "C10": "dropout on weights",
-    "M1": "the causal mask, added before the softmax",
-    "M2": "a score of 0 does not mask",
-    "M3": "striking out weights afterwards",
-    "M4": "a weight against its competitors",
-    "M5": "padding",
-    "M6": "the same array, opposite meanings",
-    "M7": "rows with nothing allowed, and finite fills",
-    "M8": "why the diagonal is allowed",
-    "M9": "changing the future",
-    "M10": "which corners coincide",
-    "M11": "a route is no guarantee",
-    "W1": "the worked example",
-    "W2": "row by row, with steps left blank",
-    "W3": "what a mixture is",
-    "W4": "attention with lists only",
-    "W5": "the two paths of a head",
-    "W6": "invented vectors",
-    "W7": "fresh numbers",
-    "T1": "two paths, two families of sliders",
-    "T2": "forbidding a source, or emptying its value",
-    "T3": "sources with equal values",
-    "T4": "a saturated row",
-    "T5": "another token, the same parameters",
-    "T6": "predict, then move",
-    "H1": "one distribution for each head",
-    "H2": "side by side, then through W_O",
-    "H3": "routing with two heads",
-    "H4": "what W_O can do",
-    "H5": "adding to the original state",
-    "H6": "heads are no slices of the input",
-    "H7": "labels need evidence",
-    "H8": "reading from another sequence",
-    "A1": "what a map is, and faults it shows",
-    "A2": "weights the mask forces",
-    "A3": "one head or an average",
-    "A4": "same map, other output",
-    "A5": "weight times value norm",
-    "A6": "what comes after the map",
-    "A7": "positions that hold gathered information",
-    "A8": "is attention an explanation",
-    "A9": "claims made from a map",
-    "A10": "reading on",
-    "I1": "an intervention and its outcome",
-    "I2": "heads found by measurement",
-    "I3": "the map first, then the effect",
-    "I4": "effects depend on the intervention",
-    "I5": "a claim with a control",
-}
 
 
 def of_step(step: str) -> list[Slip]:
@@ -234,7 +127,7 @@ SHAPES = [
         "shapes",
         "rows and columns in the other order",
         "Vectors are rows here: the first number counts the rows, the second says how wide each row is.",
-        "01 projections, P1",
+        "P6",
         lambda given: steps.shapes(given)[::-1],
     ),
     Slip(
@@ -242,7 +135,7 @@ SHAPES = [
         "shapes",
         "a head as wide as the whole model",
         "A head works in its own width: W_Q and W_K lead from d_model to d_k, W_V from d_model to d_v.",
-        "01 projections, P1",
+        "P6",
         _shape_with(d_k="d_model", d_v="d_model"),
     ),
     Slip(
@@ -250,7 +143,7 @@ SHAPES = [
         "shapes",
         "d_k where d_v belongs",
         "d_v is free: only queries and keys have to agree in width, because only they are compared.",
-        "01 projections, P1",
+        "P6",
         _shape_with(d_v="d_k", **{"H d_v": "d_k"}),
     ),
     Slip(
@@ -258,7 +151,7 @@ SHAPES = [
         "shapes",
         "d_v where d_k belongs",
         "Queries and keys are d_k wide; d_v is the width of the values and of what is mixed from them.",
-        "01 projections, P1",
+        "P6",
         _shape_with(d_k="d_v"),
     ),
     Slip(
@@ -266,7 +159,7 @@ SHAPES = [
         "shapes",
         "as many sources as destinations",
         "Keys and values come from the sources, and there are m of them: K and V have m rows, S and A have m columns.",
-        "06 heads write back, H8",
+        "H8",
         lambda given: _shape_with(m="n")(given) if given.get("m") else None,
     ),
     Slip(
@@ -274,7 +167,7 @@ SHAPES = [
         "shapes",
         "as many destinations as sources",
         "Every destination asks one query and gets one row: Q, S, A and Z have n rows, however many sources there are.",
-        "06 heads write back, H8",
+        "H8",
         _shape_with(n="m"),
     ),
     Slip(
@@ -282,7 +175,7 @@ SHAPES = [
         "shapes",
         "a map as wide as the keys",
         "The coordinates of query and key are summed up in the dot product: a map has one column for every source.",
-        "01 projections, P6",
+        "P6",
         lambda given: _shape_with(m="d_k")(given) if given["of"] in ("S", "A", "maps") else None,
     ),
     Slip(
@@ -290,7 +183,7 @@ SHAPES = [
         "shapes",
         "one head only",
         "The heads lie side by side along the features, so their widths add up to H d_v.",
-        "06 heads write back, H2",
+        "H3",
         _shape_with(**{"H d_v": "d_v"}),
     ),
     Slip(
@@ -298,7 +191,7 @@ SHAPES = [
         "shapes",
         "heads put below each other",
         "Concatenation runs along the features: every position keeps its one row, and that row grows wider.",
-        "06 heads write back, H2",
+        "H3",
         _shape_stacked,
     ),
     Slip(
@@ -306,7 +199,7 @@ SHAPES = [
         "shapes",
         "one averaged map",
         "Every head has a map of its own, so the head axis comes first and nothing is averaged.",
-        "07 reading maps, A3",
+        "A3",
         _shape_averaged,
     ),
 ]
@@ -330,7 +223,7 @@ PROJECTION = [
         "projection",
         "the matrix read along its rows instead of its columns",
         "Row vectors stand on the left: output coordinate j is the row times column j of the matrix, not row j.",
-        "00 start here, S3",
+        "S3",
         lambda given: _product_if_it_fits(_floats(given, "inputs"), _floats(given, "weights").T),
     ),
     Slip(
@@ -338,7 +231,7 @@ PROJECTION = [
         "projection",
         "the product in the other order",
         "The positions are rows, so the learned matrix stands on the right: X W, not W X.",
-        "00 start here, S3",
+        "S3",
         lambda given: _product_if_it_fits(_floats(given, "weights"), _floats(given, "inputs")),
     ),
     Slip(
@@ -346,7 +239,7 @@ PROJECTION = [
         "projection",
         "multiplying entry by entry",
         "A matrix product adds up a whole row against a whole column; `*` in Python does not, `@` does.",
-        "00 start here, S2",
+        "S2",
         _elementwise,
     ),
     Slip(
@@ -354,7 +247,7 @@ PROJECTION = [
         "projection",
         "the right product turned over",
         "Row i of the result belongs to position i: positions stay rows.",
-        "01 projections, P1",
+        "P1",
         lambda given: steps.projection(given).T if np.ndim(given["inputs"]) > 1 else None,
     ),
     Slip(
@@ -362,7 +255,7 @@ PROJECTION = [
         "projection",
         "the input itself, not projected",
         "Queries, keys and values are never the input itself: each is the input times its own learned matrix.",
-        "01 projections, P3",
+        "P3",
         lambda given: _floats(given, "inputs"),
     ),
 ]
@@ -406,7 +299,7 @@ SCORES = [
         "scores",
         "the plain dot products, not divided",
         "Divide by sqrt(d_k): longer vectors would otherwise give larger scores for no other reason than their width.",
-        "02 scores and softmax, C3",
+        "C3",
         _dots,
     ),
     Slip(
@@ -414,7 +307,7 @@ SCORES = [
         "scores",
         "dividing by d_k itself, or by its root twice",
         "The divisor is the square root of d_k, once: scale the queries or the scores, not queries and keys both.",
-        "02 scores and softmax, C3",
+        "C3",
         lambda given: _dots(given) / _width(given),
     ),
     Slip(
@@ -422,7 +315,7 @@ SCORES = [
         "scores",
         "multiplying by sqrt(d_k)",
         "The root makes scores smaller: a factor d_k ** -0.5 is multiplied, a divisor sqrt(d_k) is divided by.",
-        "02 scores and softmax, C3",
+        "C3",
         lambda given: _dots(given) * _width(given) ** 0.5,
     ),
     Slip(
@@ -430,7 +323,7 @@ SCORES = [
         "scores",
         "dividing by sqrt(d_model)",
         "The divisor follows the vectors that are compared, and those are d_k wide, not d_model.",
-        "02 scores and softmax, C3",
+        "C3",
         _divided_by_root_of("d_model"),
     ),
     Slip(
@@ -438,7 +331,7 @@ SCORES = [
         "scores",
         "dividing by the root of the number of positions",
         "How many sources there are has nothing to do with one dot product: divide by sqrt(d_k).",
-        "02 scores and softmax, C3",
+        "C3",
         _divided_by_sources,
     ),
     Slip(
@@ -446,7 +339,7 @@ SCORES = [
         "scores",
         "dividing by the root of the number of heads",
         "Each head scales by its own width sqrt(d_k), whatever the number of heads.",
-        "02 scores and softmax, C3",
+        "C3",
         _divided_by_root_of("H"),
     ),
     Slip(
@@ -454,7 +347,7 @@ SCORES = [
         "scores",
         "dividing by sqrt(d_v)",
         "Values play no part in the scores: the divisor is the root of the query and key width d_k.",
-        "02 scores and softmax, C3",
+        "C3",
         _divided_by_root_of("d_v"),
     ),
     Slip(
@@ -462,7 +355,7 @@ SCORES = [
         "scores",
         "keys against queries",
         "Destinations are rows: entry (i, j) is query i times key j. The transpose swaps who reads and who is read.",
-        "02 scores and softmax, C1",
+        "C1",
         _scores_transposed,
     ),
     Slip(
@@ -470,7 +363,7 @@ SCORES = [
         "scores",
         "the cosine of the angle",
         "A score is no cosine: the lengths of query and key count, and only sqrt(d_k) is divided out.",
-        "02 scores and softmax, C2",
+        "C2",
         _cosine,
     ),
 ]
@@ -549,7 +442,7 @@ WEIGHTS = [
         "weights",
         "a blocked score set to 0",
         "A score of 0 does not silence a source, because exp(0) = 1: block it with -inf, whose exponential is 0.",
-        "03 masks, M2",
+        "M2",
         _only_if_masked(lambda given: _softmax(np.where(_allowed(given), _floats(given, "scores"), 0))),
     ),
     Slip(
@@ -557,7 +450,7 @@ WEIGHTS = [
         "weights",
         "weights struck out after the softmax, with the row left as it was",
         "The blocked source has already taken its share of the row: what is left no longer sums to 1.",
-        "03 masks, M3",
+        "M3",
         _only_if_masked(lambda given: np.where(_allowed(given), _softmax(_floats(given, "scores")), 0)),
     ),
     Slip(
@@ -565,7 +458,7 @@ WEIGHTS = [
         "weights",
         "a softmax over all sources, blocked ones too",
         "The mask comes before the softmax: a blocked source has weight exactly 0 and takes no share.",
-        "03 masks, M1",
+        "M1",
         _only_if_masked(lambda given: _softmax(_floats(given, "scores"))),
     ),
     Slip(
@@ -573,7 +466,7 @@ WEIGHTS = [
         "weights",
         "the mask read the other way round",
         "True in `allowed` means: this source may be read. Other libraries mean the opposite, so say which you have.",
-        "03 masks, M6",
+        "M6",
         _only_if_masked(lambda given: _masked(_floats(given, "scores"), ~_allowed(given))),
     ),
     Slip(
@@ -581,7 +474,7 @@ WEIGHTS = [
         "weights",
         "a 0/1 mask added to the scores",
         "Adding 1 to the allowed scores only shifts the odds a little: blocked sources need -inf, allowed ones 0.",
-        "03 masks, M6",
+        "M6",
         _only_if_masked(lambda given: _softmax(_floats(given, "scores") + _allowed(given))),
     ),
     Slip(
@@ -589,7 +482,7 @@ WEIGHTS = [
         "weights",
         "rows and columns of the mask exchanged",
         "Rows of the mask are destinations and columns sources: blocking a column is not blocking a row.",
-        "03 masks, M5",
+        "M5",
         _only_if_masked(_mask_transposed),
     ),
     Slip(
@@ -597,7 +490,7 @@ WEIGHTS = [
         "weights",
         "blocked scores filled with -10",
         "exp(-10) is small but not 0, so the blocked source still leaks in: fill with -inf.",
-        "03 masks, M7",
+        "M7",
         _only_if_masked(lambda given: _softmax(np.where(_allowed(given), _floats(given, "scores"), -10))),
     ),
     Slip(
@@ -605,7 +498,7 @@ WEIGHTS = [
         "weights",
         "normalising down the columns",
         "Each destination shares out its own attention: the weights of one row sum to 1, those of a column need not.",
-        "02 scores and softmax, C5",
+        "C5",
         _down_the_columns,
     ),
     Slip(
@@ -613,7 +506,7 @@ WEIGHTS = [
         "weights",
         "one softmax over the whole matrix",
         "Every row has a softmax of its own: each row sums to 1, not the matrix.",
-        "02 scores and softmax, C5",
+        "C5",
         _whole_matrix,
     ),
     Slip(
@@ -621,7 +514,7 @@ WEIGHTS = [
         "weights",
         "each score divided by the sum of the scores",
         "Softmax divides exponentials, not scores: scores may be 0 or negative, and adding 5 to all changes nothing.",
-        "02 scores and softmax, C5",
+        "C5",
         _raw_shares,
     ),
     Slip(
@@ -629,7 +522,7 @@ WEIGHTS = [
         "weights",
         "exponentials that were never divided by their sum",
         "The exponentials are the first half of softmax: divide each by the sum of its row.",
-        "02 scores and softmax, C5",
+        "C5",
         lambda given: np.where(_allowed(given), np.exp(_floats(given, "scores")), 0),
     ),
     Slip(
@@ -637,7 +530,7 @@ WEIGHTS = [
         "weights",
         "the scores themselves",
         "A score is no weight yet: exponentiate, then divide by the sum over the allowed sources.",
-        "02 scores and softmax, C2",
+        "C2",
         lambda given: np.where(_allowed(given), _floats(given, "scores"), 0),
     ),
     Slip(
@@ -645,7 +538,7 @@ WEIGHTS = [
         "weights",
         "a softmax with the sign turned round",
         "Subtract the maximum from the scores, not the scores from the maximum: a higher score gets more weight.",
-        "02 scores and softmax, C8",
+        "C8",
         lambda given: _masked(-_floats(given, "scores"), _allowed(given)),
     ),
     Slip(
@@ -653,7 +546,7 @@ WEIGHTS = [
         "weights",
         "the best source taking everything",
         "Softmax is a soft choice: every allowed source with a finite score keeps some weight.",
-        "06 heads write back, H3",
+        "H3",
         _largest_takes_all,
     ),
     Slip(
@@ -661,7 +554,7 @@ WEIGHTS = [
         "weights",
         "equal weights for all allowed sources",
         "The mask says who may be read, the scores say how much: only equal scores give equal weights.",
-        "02 scores and softmax, C6",
+        "C6",
         lambda given: _shares(_allowed(given).astype(float)),
     ),
     Slip(
@@ -669,7 +562,7 @@ WEIGHTS = [
         "weights",
         "the right map turned over",
         "Rows are destinations, columns are sources: the row of a destination sums to 1.",
-        "07 reading maps, A1",
+        "A1",
         _map_transposed,
     ),
     Slip(
@@ -677,7 +570,7 @@ WEIGHTS = [
         "weights",
         "a position that may not read itself",
         "The diagonal is allowed: a position may read itself, since what it has to predict comes after it.",
-        "03 masks, M8",
+        "M8",
         _own_position_blocked,
     ),
     Slip(
@@ -685,7 +578,7 @@ WEIGHTS = [
         "weights",
         "subtracting the maximum of the whole array",
         "Subtract each row's own maximum over its allowed scores, or a far lower row underflows to 0/0.",
-        "02 scores and softmax, C8",
+        "C8",
         _shifted_by(lambda scores: scores.max()),
     ),
     Slip(
@@ -693,7 +586,7 @@ WEIGHTS = [
         "weights",
         "subtracting a maximum that only a blocked score reaches",
         "Take the maximum over the allowed scores only, or the whole row may underflow to 0/0.",
-        "02 scores and softmax, C8",
+        "C8",
         _only_if_masked(_shifted_by(lambda scores: scores.max(axis=-1, keepdims=True))),
     ),
     Slip(
@@ -701,7 +594,7 @@ WEIGHTS = [
         "weights",
         "exponentials of the plain scores, without subtracting the maximum",
         "The formula is right, but exp(1000) overflows: subtract the row's largest allowed score first.",
-        "02 scores and softmax, C8",
+        "C8",
         _shifted_by(lambda scores: 0),
     ),
     Slip(
@@ -709,7 +602,7 @@ WEIGHTS = [
         "weights",
         "percentages",
         "Weights are shares of 1, not of 100.",
-        "02 scores and softmax, C7",
+        "C7",
         lambda given: 100 * steps.weights(given),
     ),
 ]
@@ -738,7 +631,7 @@ MIXTURE = [
         "mixture",
         "the value of the strongest source alone",
         "Attention returns a mixture, not one record: every source counts in proportion to its weight.",
-        "01 projections, P2",
+        "P2",
         _top_value,
     ),
     Slip(
@@ -746,7 +639,7 @@ MIXTURE = [
         "mixture",
         "the values added up without weights",
         "Each value is multiplied by its weight before the sum: a source that is hardly read hardly counts.",
-        "04 worked example, W3",
+        "W3",
         lambda given: (_floats(given, "weights") != 0).astype(float) @ _floats(given, "values"),
     ),
     Slip(
@@ -754,7 +647,7 @@ MIXTURE = [
         "mixture",
         "the plain average of all values",
         "A plain average would give every source the same weight: use the weights of this destination's row.",
-        "04 worked example, W3",
+        "W3",
         lambda given: (
             np.full_like(_floats(given, "weights"), 1 / np.shape(given["weights"])[-1]) @ _floats(given, "values")
         ),
@@ -764,7 +657,7 @@ MIXTURE = [
         "mixture",
         "the weights read down a column",
         "A destination mixes with the weights of its own row; a column tells who reads one source.",
-        "02 scores and softmax, C1",
+        "C1",
         _mixed_by_columns,
     ),
     Slip(
@@ -772,7 +665,7 @@ MIXTURE = [
         "mixture",
         "values mixed with the scores",
         "Scores are not shares: take the softmax first, then mix.",
-        "02 scores and softmax, C2",
+        "C2",
         lambda given: (
             np.where(_allowed(given), _floats(given, "scores"), 0) @ _floats(given, "values")
             if given.get("scores") is not None
@@ -784,7 +677,7 @@ MIXTURE = [
         "mixture",
         "a mixture of the inputs",
         "What is mixed are the values, the inputs times W_V: score and content travel by different matrices.",
-        "01 projections, P5",
+        "P5",
         _mixed_from("inputs"),
     ),
     Slip(
@@ -792,7 +685,7 @@ MIXTURE = [
         "mixture",
         "a mixture of the keys",
         "Keys are only compared; what is passed on are the values.",
-        "01 projections, P2",
+        "P2",
         _mixed_from("keys"),
     ),
 ]
@@ -870,7 +763,7 @@ UPDATE = [
         "update",
         "the heads averaged",
         "Heads are not averaged: each writes through its own rows of W_O, and the results are summed.",
-        "06 heads write back, H2",
+        "H2",
         _heads_averaged,
     ),
     Slip(
@@ -878,7 +771,7 @@ UPDATE = [
         "update",
         "the heads added up without W_O",
         "Each head is first multiplied by its own rows of W_O, which may mix, stretch or flip it; then all are added.",
-        "06 heads write back, H2",
+        "H2",
         _summed_without_matrix,
     ),
     Slip(
@@ -886,7 +779,7 @@ UPDATE = [
         "update",
         "the heads laid side by side, without W_O",
         "Concatenation only stacks features side by side: it is W_O that mixes the heads and writes them back.",
-        "06 heads write back, H4",
+        "H4",
         _concatenated_only,
     ),
     Slip(
@@ -894,7 +787,7 @@ UPDATE = [
         "update",
         "the heads in the other order",
         "The order matters: the first rows of W_O belong to the first head.",
-        "06 heads write back, H2",
+        "H2",
         _heads_swapped,
     ),
     Slip(
@@ -902,7 +795,7 @@ UPDATE = [
         "update",
         "the heads' features dealt out in turn",
         "Concatenation keeps each head's features together: first all of head 1, then all of head 2.",
-        "06 heads write back, H6",
+        "H6",
         _interleaved,
     ),
     Slip(
@@ -910,7 +803,7 @@ UPDATE = [
         "update",
         "the first head alone",
         "All heads write to the same update: add what the others write through their rows of W_O.",
-        "06 heads write back, H2",
+        "H2",
         _first_head_only,
     ),
     Slip(
@@ -918,7 +811,7 @@ UPDATE = [
         "update",
         "W_O turned over",
         "Rows stand on the left of W_O: output coordinate j is the row times column j of W_O.",
-        "06 heads write back, H2",
+        "H2",
         _matrix_turned,
     ),
     Slip(
@@ -926,7 +819,7 @@ UPDATE = [
         "update",
         "the update alone",
         "The update does not replace the state: it is added to it.",
-        "06 heads write back, H5",
+        "H5",
         lambda given: steps.update({**given, "state": None}) if given.get("state") is not None else None,
     ),
     Slip(
@@ -934,7 +827,7 @@ UPDATE = [
         "update",
         "adding the update to the normalised copy",
         "The normalised copy is only what the head reads: the update goes to the original residual state.",
-        "06 heads write back, H5",
+        "H5",
         _added_to_the_copy,
     ),
 ]
@@ -1017,7 +910,7 @@ MASK = [
         "mask",
         "the mask said the other way round",
         "Read the question's form again: in `allowed` True means may be read, in `blocked` it means must not be read.",
-        "03 masks, M6",
+        "M6",
         _mask_by(lambda given, allowed: ~allowed),
     ),
     Slip(
@@ -1025,7 +918,7 @@ MASK = [
         "mask",
         "a position that may not read itself",
         "j <= i includes j = i: position i is trained to predict the next token, so reading itself gives nothing away.",
-        "03 masks, M8",
+        "M8",
         _mask_by(_diagonal_blocked),
     ),
     Slip(
@@ -1033,7 +926,7 @@ MASK = [
         "mask",
         "a mask that reads the future",
         "Rows are destinations: in row i the sources up to i are allowed, which is the lower left triangle.",
-        "03 masks, M1",
+        "M1",
         _mask_by(_future_allowed),
     ),
     Slip(
@@ -1041,7 +934,7 @@ MASK = [
         "mask",
         "padding blocked as rows",
         "Filler positions are no sources: block their columns. Their own rows may read on, the loss leaves them out.",
-        "03 masks, M5",
+        "M5",
         _mask_by(_rows_for_columns),
     ),
     Slip(
@@ -1049,7 +942,7 @@ MASK = [
         "mask",
         "padding blocked as rows and as columns",
         "Blocking a filler's row leaves it nothing to read, 0/0: block its column only.",
-        "03 masks, M5",
+        "M5",
         _mask_by(_rows_and_columns),
     ),
     Slip(
@@ -1057,7 +950,7 @@ MASK = [
         "mask",
         "masks combined with OR",
         "A source must be permitted by every mask: combine `allowed` with AND.",
-        "03 masks, M5",
+        "M5",
         _mask_by(_either),
     ),
     Slip(
@@ -1065,7 +958,7 @@ MASK = [
         "mask",
         "the causal mask alone",
         "The causal rule knows nothing of filler: combine both masks with AND.",
-        "03 masks, M5",
+        "M5",
         _mask_by(_rule_without("padding")),
     ),
     Slip(
@@ -1073,7 +966,7 @@ MASK = [
         "mask",
         "the padding mask alone",
         "The padding mask still lets positions read the future: combine both masks with AND.",
-        "03 masks, M5",
+        "M5",
         _mask_by(_rule_without("causal")),
     ),
     Slip(
@@ -1081,7 +974,7 @@ MASK = [
         "mask",
         "the other corner alignment",
         "With more keys than queries say which corners coincide: with a cache the last query sees every key.",
-        "03 masks, M10",
+        "M10",
         _mask_by(_other_alignment),
     ),
     Slip(
@@ -1089,7 +982,7 @@ MASK = [
         "mask",
         "nothing blocked at all",
         "Without a mask every destination reads every source, later ones and filler included.",
-        "03 masks, M1",
+        "M1",
         _mask_by(lambda given, allowed: np.ones_like(allowed)),
     ),
     Slip(
@@ -1097,7 +990,7 @@ MASK = [
         "mask",
         "a 0/1 mask where one to be added was asked for",
         "What is added must be 0 where reading is allowed and -inf where it is blocked: adding 1 blocks nothing.",
-        "03 masks, M6",
+        "M6",
         _additive(0.0, 1.0),
     ),
     Slip(
@@ -1105,7 +998,7 @@ MASK = [
         "mask",
         "a large finite number where -inf belongs",
         "A finite fill works until a real score is lower still, or a row has nothing allowed: -inf is exact.",
-        "03 masks, M7",
+        "M7",
         _additive(-1e9, 0.0),
     ),
     Slip(
@@ -1113,7 +1006,7 @@ MASK = [
         "mask",
         "-1 where -inf belongs",
         "Adding -1 only lowers a source: its exponential shrinks by e and stays in the sum. -inf removes it.",
-        "03 masks, M7",
+        "M7",
         _additive(-1.0, 0.0),
     ),
 ]
@@ -1137,7 +1030,7 @@ AROUND = [
         "dot",
         "the products, not added up",
         "A dot product is one number: multiply coordinate by coordinate, then add.",
-        "00 start here, S2",
+        "S2",
         lambda given: np.multiply(*_vectors(given)),
     ),
     Slip(
@@ -1145,7 +1038,7 @@ AROUND = [
         "dot",
         "the cosine of the angle",
         "A dot product depends on direction and length: do not divide by the lengths.",
-        "00 start here, S2",
+        "S2",
         lambda given: np.dot(*_vectors(given)) / (np.linalg.norm(given["a"]) * np.linalg.norm(given["b"])),
     ),
     Slip(
@@ -1153,7 +1046,7 @@ AROUND = [
         "dot",
         "sums where products belong",
         "Coordinates are multiplied pairwise before they are added.",
-        "00 start here, S2",
+        "S2",
         lambda given: np.add(*_vectors(given)).sum(),
     ),
     Slip(
@@ -1161,7 +1054,7 @@ AROUND = [
         "matmul",
         "rows against rows",
         "Entry (i, j) is row i of the first matrix times column j of the second.",
-        "00 start here, S2",
+        "S2",
         lambda given: _product_if_it_fits(_floats(given, "A"), _floats(given, "B").T),
     ),
     Slip(
@@ -1169,7 +1062,7 @@ AROUND = [
         "matmul",
         "the product in the other order",
         "The order matters: A B is not B A.",
-        "00 start here, S2",
+        "S2",
         lambda given: _product_if_it_fits(_floats(given, "B"), _floats(given, "A")),
     ),
     Slip(
@@ -1177,7 +1070,7 @@ AROUND = [
         "matmul",
         "multiplying entry by entry",
         "A matrix product adds up a whole row against a whole column.",
-        "00 start here, S2",
+        "S2",
         lambda given: (
             _floats(given, "A") * _floats(given, "B") if np.shape(given["A"]) == np.shape(given["B"]) else None
         ),
@@ -1187,7 +1080,7 @@ AROUND = [
         "transpose",
         "the matrix as it was",
         "The transpose turns rows into columns: entry (i, j) moves to (j, i).",
-        "00 start here, S2",
+        "S2",
         lambda given: _floats(given, "A"),
     ),
     Slip(
@@ -1195,7 +1088,7 @@ AROUND = [
         "transpose",
         "the rows in reverse order",
         "The transpose turns rows into columns; it reverses nothing.",
-        "00 start here, S2",
+        "S2",
         lambda given: _floats(given, "A")[::-1],
     ),
     Slip(
@@ -1203,7 +1096,7 @@ AROUND = [
         "transpose",
         "the same numbers poured into the other shape",
         "Reshaping keeps the reading order; the transpose moves entry (i, j) to (j, i).",
-        "06 heads write back, H6",
+        "H6",
         lambda given: _floats(given, "A").reshape(np.shape(given["A"])[::-1]),
     ),
     Slip(
@@ -1211,7 +1104,7 @@ AROUND = [
         "split_heads",
         "a plain reshape, which deals out positions",
         "Reshape to (n, H, d), then bring H to the front: every head keeps all positions and its own features.",
-        "06 heads write back, H6",
+        "H6",
         _poured,
     ),
     Slip(
@@ -1219,7 +1112,7 @@ AROUND = [
         "split_heads",
         "features dealt out in turn",
         "Head 1 takes the first d features, head 2 the next d: features that stand together stay together.",
-        "06 heads write back, H6",
+        "H6",
         lambda given: np.stack([_floats(given, "rows")[:, h :: given["H"]] for h in range(given["H"])]),
     ),
     Slip(
@@ -1227,7 +1120,7 @@ AROUND = [
         "normalise",
         "dividing by the largest entry",
         "Divide by the sum, so that the parts add up to 1.",
-        "00 start here, S2",
+        "S2",
         lambda given: _floats(given, "row") / _floats(given, "row").max(),
     ),
     Slip(
@@ -1235,7 +1128,7 @@ AROUND = [
         "normalise",
         "dividing by the vector's length",
         "Shares are parts of the sum, not of the length: they must add up to 1.",
-        "00 start here, S2",
+        "S2",
         lambda given: _floats(given, "row") / np.linalg.norm(given["row"]),
     ),
     Slip(
@@ -1243,7 +1136,7 @@ AROUND = [
         "normalise",
         "dividing by the number of entries",
         "Divide by the sum of the entries, not by how many there are.",
-        "00 start here, S2",
+        "S2",
         lambda given: _floats(given, "row") / len(given["row"]),
     ),
 ]
@@ -1274,7 +1167,7 @@ READING: list[Slip] = [
         "sound_rows",
         "looking at columns instead of rows",
         "Softmax runs over the sources of one destination, so it is each row that must sum to 1.",
-        "07 reading maps, A1",
+        "A1",
         _columns_sound,
     ),
     Slip(
@@ -1282,7 +1175,7 @@ READING: list[Slip] = [
         "sound_rows",
         "checking the sums and not the mask",
         "A row can sum to 1 with part of its weight on a source it may not read.",
-        "07 reading maps, A1",
+        "A1",
         lambda given: steps.sound_rows({**given, "allowed": np.ones_like(given["allowed"], dtype=bool)}),
     ),
     Slip(
@@ -1290,7 +1183,7 @@ READING: list[Slip] = [
         "sound_rows",
         "checking the mask and not the sums",
         "A row can obey its mask and still sum to less than 1, when weights were struck out afterwards.",
-        "07 reading maps, A1",
+        "A1",
         lambda given: (np.where(given["allowed"], 0, _floats(given, "weights")) == 0).all(axis=1),
     ),
     Slip(
@@ -1298,7 +1191,7 @@ READING: list[Slip] = [
         "by_norm",
         "the weights as they are",
         "Multiply each weight by the length of that source's value: a short value moves little.",
-        "07 reading maps, A5",
+        "A5",
         lambda given: _floats(given, "weights"),
     ),
     Slip(
@@ -1306,7 +1199,7 @@ READING: list[Slip] = [
         "by_norm",
         "the squared lengths",
         "A length is the root of the sum of squares.",
-        "07 reading maps, A5",
+        "A5",
         lambda given: _floats(given, "weights") * (_floats(given, "values") ** 2).sum(axis=1),
     ),
     Slip(
@@ -1314,7 +1207,7 @@ READING: list[Slip] = [
         "by_norm",
         "adding up the coordinates",
         "Square, add, take the root: coordinates of opposite sign do not make a vector shorter.",
-        "07 reading maps, A5",
+        "A5",
         lambda given: _floats(given, "weights") * _floats(given, "values").sum(axis=1),
     ),
     Slip(
@@ -1322,7 +1215,7 @@ READING: list[Slip] = [
         "previous_token_score",
         "the weights just above the diagonal",
         "Row i, column i − 1 is below the diagonal. Above it a row would read its future.",
-        "08 interventions, I2",
+        "I2",
         lambda given: np.diagonal(_floats(given, "weights"), offset=1).mean(),
     ),
     Slip(
@@ -1330,7 +1223,7 @@ READING: list[Slip] = [
         "previous_token_score",
         "the weights on the diagonal",
         "The diagonal is each position reading itself; the position before it stands one column further left.",
-        "08 interventions, I2",
+        "I2",
         lambda given: np.diagonal(_floats(given, "weights")).mean(),
     ),
     Slip(
@@ -1338,7 +1231,7 @@ READING: list[Slip] = [
         "previous_token_score",
         "dividing by the number of rows",
         "The first row has no position before it: n rows give n − 1 weights to average.",
-        "08 interventions, I2",
+        "I2",
         lambda given: np.diagonal(_floats(given, "weights"), offset=-1).sum() / len(given["weights"]),
     ),
     Slip(
@@ -1346,7 +1239,7 @@ READING: list[Slip] = [
         "induction_targets",
         "pointing at the earlier copy itself",
         "What is worth copying is what came after the earlier copy, one position further on.",
-        "08 interventions, I2",
+        "I2",
         lambda given: _targets(given, lambda earlier, i: earlier[-1], beyond=0),
     ),
     Slip(
@@ -1354,7 +1247,7 @@ READING: list[Slip] = [
         "induction_targets",
         "taking the first copy",
         "Asked for is the last earlier copy; the first one may be long out of date.",
-        "08 interventions, I2",
+        "I2",
         lambda given: _targets(given, lambda earlier, i: earlier[0]),
     ),
     Slip(
@@ -1362,7 +1255,7 @@ READING: list[Slip] = [
         "induction_targets",
         "pointing one position back",
         "Look for the same token further back first; its successor is the target.",
-        "08 interventions, I2",
+        "I2",
         lambda given: _targets(given, lambda earlier, i: i - 1, beyond=0),
     ),
 ]

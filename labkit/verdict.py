@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-from labkit.slips import Slip, look_again
+from labkit import feedback, sections
+from labkit.slips import Slip
 
 Status = Literal["blank", "unreadable", "wrong", "right", "recorded"]
 
@@ -29,7 +30,7 @@ class Verdict:
     status: Status
     message: str
     slip: Slip | None = None
-    section: str = ""  # of the lessons, worth another look: the slip's, else the exercise's own
+    section: str = ""  # the topic worth another look: the slip's, else the exercise's own
     possible: float = 1
     hints: tuple[str, ...] = ()  # those already earned by attempts, the newest last
     hints_left: int = 0
@@ -64,7 +65,8 @@ class Verdict:
     @property
     def look(self) -> str:
         """Say what to look at next, or give ""."""
-        return look_again(self.section)
+        where = sections.in_words(self.section)
+        return f"Look again at {where}." if where else ""
 
     def __str__(self) -> str:
         sign = _LOOKS[self.status][0]
@@ -81,6 +83,14 @@ class Verdict:
     def _looking_back(self) -> str:
         return f"Your first prediction was {self.first}." if self.first else ""
 
+    def _linked_look(self) -> str:
+        """Make the place a link; both the words and the link's text are the builder's, so that they agree."""
+        section = sections.of(self.section)
+        if section is None:
+            return ""
+        target, words = escape(section.link(feedback.of(self.exercise_id).lesson)), escape(section.words)
+        return _row(self.look).replace(words, f'<a href="{target}">{words}</a>')
+
     def _repr_html_(self) -> str:
         sign, title, colour = _LOOKS[self.status]
         rows = [
@@ -88,7 +98,7 @@ class Verdict:
             f'<span style="opacity:0.7">· {escape(self.exercise_id)}</span></div>',
             _row(self.message),
             f'<pre style="margin:4px 0;padding:0;white-space:pre-wrap">{escape(self.case)}</pre>' if self.case else "",
-            _row(self.look),
+            self._linked_look(),
             *(_row(hint, f"Hint {i}: ") for i, hint in enumerate(self.hints, 1)),
             _row(self._more_hints(), faint=True),
             _row(self._looking_back(), faint=True),

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from labkit import feedback
-from labkit.authoring import build, coverage, main, notebooks
+from labkit.authoring import build, coverage, main, notebooks, sections
 from labkit.authoring.feedback_file import collect
 from labkit.authoring.problems import BuildError
 from labkit.authoring.source import read_lesson
@@ -51,7 +51,9 @@ pick = "A"
 check.choice("small-choice", pick, options="ABC")
 ```
 """
-LESSON = f"{FRONT}\n## Look at one row\n\nHello.\n\n{SETUP}{EXERCISE}{CHOICE}\n## Go on\n\nThe end.\n"
+# What slips of the catalogue point to in lesson 03.
+PLACES = '+++ {"covers": ["M2", "M3", "M5", "M6", "M7", "M8", "M10"]}\n'
+LESSON = f"{FRONT}\n## Look at one row\n\nHello.\n\n{SETUP}{EXERCISE}{CHOICE}\n{PLACES}\n## Go on\n\nThe end.\n"
 
 
 def lesson(root: Path, text: str, name: str = "03_small") -> Path:
@@ -80,6 +82,7 @@ def test_build_writes_every_file(built: Path) -> None:
         "answer_keys/03_small.ipynb",
         "notebooks/03_small.ipynb",
         "labkit/feedback/03_small.json",
+        "labkit/feedback/sections.json",
         "docs/coverage.md",
     }
     assert all(b"\r" not in (built / path).read_bytes() for path in made)
@@ -163,7 +166,7 @@ def test_nbgrader_metadata(built: Path) -> None:
 def test_feedback_holds_what_the_notebook_hides(built: Path) -> None:
     stored = feedback.decode((built / "labkit/feedback/03_small.json").read_text())
     assert stored["small-row"] == feedback.Feedback(
-        points=2, covers=("M1",), hints=("Which sources may it read?",), kind="weights"
+        points=2, covers=("M1",), hints=("Which sources may it read?",), kind="weights", lesson="03_small"
     )
     assert stored["small-choice"].sealed == feedback.seal("small-choice", "A")
     blank = (built / "notebooks/03_small.ipynb").read_text()
@@ -173,7 +176,7 @@ def test_feedback_holds_what_the_notebook_hides(built: Path) -> None:
 
 def test_building_again_changes_nothing(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(built), "--check"]) == 0
-    assert capsys.readouterr().out == "4 files are what the builder makes.\n"
+    assert capsys.readouterr().out == "5 files are what the builder makes.\n"
 
 
 @pytest.mark.parametrize("stale", ["notebooks/03_small.ipynb", "docs/coverage.md", "labkit/feedback/03_small.json"])
@@ -204,7 +207,35 @@ def test_a_build_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_coverage_table_names_the_exercise(built: Path) -> None:
     table = (built / "docs/coverage.md").read_text()
     assert "| [`small-row`](../notebooks/03_small.ipynb) |" in next(x for x in table.splitlines() if "| M1 |" in x)
-    assert next(x for x in table.splitlines() if "| M2 |" in x).endswith("| — |")
+    assert next(x for x in table.splitlines() if "| M4 |" in x).endswith("| — |")
+
+
+def test_the_sections_of_topics_and_exercises_come_from_the_headings(built: Path, tmp_path: Path) -> None:
+    made = json.loads((built / "labkit/feedback/sections.json").read_text())
+    look = {"lesson": "03_small", "cell": "look-at-one-row-1", "heading": "Look at one row"}
+    assert made["M1"] == made["small-row"] == made["small-choice"] == look
+    assert made["M10"] == {"lesson": "03_small", "cell": "go-on-1", "heading": "Go on"}
+    for folder in ("notebooks", "answer_keys"):
+        cells = {cell.id: cell.source for cell in notebook(built, folder).cells}
+        assert all(cells[place["cell"]].startswith(f"## {place['heading']}\n") for place in made.values())
+    for covers, heading in (("[M4, M1]", "Go on"), ("[M4]", "Go on"), ("[M1]", "Look at one row")):
+        text = LESSON.replace("covers: [M1]", f"covers: {covers}") + EXERCISE.replace("small-row", "late")
+        places = sections.table([read_lesson(lesson(tmp_path, text))])
+        assert (places["M1"].heading, places["small-row"].heading) == (heading, "Look at one row")
+
+
+def test_a_slip_that_would_send_a_learner_nowhere_is_refused_with_its_line(tmp_path: Path) -> None:
+    lesson(tmp_path, LESSON.replace('"M8", ', ""))
+    with pytest.raises(BuildError) as caught:
+        build.make(tmp_path, ["03"])
+    catalogue = build.ROOT / "labkit/slips.py"
+    lines = catalogue.read_text(encoding="utf-8").splitlines()
+    found = {str(one).removeprefix(f"{catalogue}:") for one in caught.value.problems}
+    assert found == {
+        f"{lines.index(f'        {chr(34)}{id}{chr(34)},') + 1}: {id}: no lesson covers 'M8', so a learner would be "
+        "sent nowhere"
+        for id in ("weights-own-position-blocked", "mask-diagonal-blocked")
+    }
 
 
 def refused(root: Path, text: str) -> list[str]:
@@ -268,6 +299,8 @@ ELSEWHERE = [
     ("answer: small-row\n", "", 25, "unknown cell option 'hints'; a cell without `answer` knows: covers, tags"),
     ("points: 2", "points: 2\ntags: hide-input", 21, "tags are a list"),
     ("## Look", "# Look", 7, "title comes from the front matter"),
+    ("Hello.", "Hello.\n\n### Look *again*", 7, "two headings in one cell; .* in a line above 'Look again'"),
+    ("## Look at one row\n", "", 25, "this stands above the first heading"),
 ]
 
 
@@ -340,6 +373,12 @@ def test_a_slip_that_cannot_be_computed_is_refused(tmp_path: Path) -> None:
     ):
         [found] = refused(tmp_path, LESSON.replace("False])", f"False],\n  slips={slips})"))
         assert f"{line_of(LESSON, ANSWER_LINE)}: small-row: its slips cannot be computed ({error}" in found
+
+
+def test_a_slip_of_the_call_that_points_to_no_topic_is_refused(tmp_path: Path) -> None:
+    slip = "slips={'x': (lambda: [0, 1, 0], 'No.', 'M99')}"
+    [found] = refused(tmp_path, LESSON.replace("False])", f"False],\n  {slip})"))
+    assert found.startswith(f"{line_of(LESSON, ANSWER_LINE)}: small-row: its slip 'x' points to 'M99', which labkit/")
 
 
 def test_options_of_a_choice_are_written_out(tmp_path: Path) -> None:

@@ -329,32 +329,41 @@ def test_orders() -> None:
 
 def test_inline_slips_may_hold_a_section_and_arrays() -> None:
     slips = {
-        "the root forgotten": (lambda: 4.0, "Take the root.", "02 scores and softmax, C3"),
+        "the root forgotten": (lambda: 4.0, "Take the root.", "C3"),
         "a constant": (9, "Not nine."),
     }
     exercise = Exercise("n", "number", {"by": lambda: 2.0, "slips": slips})
     assert exercise.judge(4).message == "Take the root."
-    assert exercise.judge(4).look == "Look again at lesson 02 scores and softmax: which width the divisor takes (C3)."
+    assert exercise.judge(4).look == 'Look again at lesson 02, "Find the right divisor".'
     assert exercise.judge(9).message == "Not nine."
     assert exercise.judge(9).look == ""
 
 
 def test_a_wrong_answer_points_to_the_slips_section_or_to_its_own() -> None:
-    with feedback.using({"row": Feedback(covers=("M4", "M1"))}):
-        assert ROW.judge([1 / 4, 1 / 2, 1 / 4]).section == "03 masks, M2"
+    with feedback.using({"row": Feedback(covers=("M4", "M1"), lesson="03_masks")}):
+        assert ROW.judge([1 / 4, 1 / 2, 1 / 4]).section == "M2"
         verdict = ROW.judge([0.4, 0.6, 0])
-        assert verdict.look == "Look again at lesson 03 masks: a weight against its competitors (M4)."
+        assert verdict.look == 'Look again at lesson 03, "Remove a source, move every other weight".'
         assert ROW.judge([1 / 3, 2 / 3, 0]).look == ROW.judge(...).look == ""
+
+
+def test_an_exercise_is_explained_where_it_stands_unless_it_asks_again() -> None:
+    stands = Exercise("masks-row-2", "weights", ROW.inputs)
+    again = Exercise("masks-mine", "weights", {"scores": lambda ex: ex.scores[1]}, learner="")
+    assert stands.judge([0.4, 0.6, 0]).look == 'Look again at lesson 03, "Predict a masked row".'
+    assert again.judge([0.4, 0.5, 0.1]).look == 'Look again at lesson 03, "Build the causal mask".'
+    softmax = check.function("masks-write-softmax", lambda scores, allowed: 7, task="softmax_row")
+    assert softmax.look == 'Look again at lesson 03, "Build the causal mask".'
 
 
 def test_a_lesson_still_to_come_is_not_looked_at_again() -> None:
     best_source = [0, 1, 0]
-    with feedback.using({"row": Feedback(covers=("M1",))}):
-        assert ROW.judge(best_source).section == "02 scores and softmax, C5"
-    with feedback.using({"row": Feedback(covers=("S2",))}):
+    with feedback.using({"row": Feedback(covers=("M1",), lesson="03_masks")}):
+        assert ROW.judge(best_source).section == "C5"
+    with feedback.using({"row": Feedback(covers=("S2",), lesson="00_start_here")}):
         verdict = ROW.judge(best_source)
         assert verdict.slip_id == "weights-raw-scores"
-        assert verdict.section == "00 start here, S2"
+        assert verdict.section == "S2"
 
 
 def test_checks_of_a_step_take_slips_of_their_own_beside_the_catalogues() -> None:

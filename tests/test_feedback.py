@@ -29,6 +29,7 @@ entries = st.builds(
     why=st.dictionaries(text, text),
     sealed=text,
     kind=text,
+    lesson=text,
 )
 
 

@@ -10,6 +10,8 @@ from typing import Any, get_args
 
 import pytest
 
+from labkit import feedback
+from labkit.feedback import Feedback
 from labkit.slips import CATALOGUE
 from labkit.verdict import _LOOKS, Status, Verdict
 
@@ -18,7 +20,7 @@ FULL = Verdict(
     "wrong",
     "This is not it: use `allowed`, as <before>.",
     CATALOGUE["weights-columns"],
-    "02 scores and softmax, C5",
+    "C5",
     possible=2,
     hints=("First hint.", "Second hint."),
     hints_left=1,
@@ -60,7 +62,8 @@ def test_both_forms_say_the_same(status: Status) -> None:
         verdict.title,
         "This is not it: use",
         "as <before>.",
-        verdict.look,
+        "Look again at",
+        'lesson 02, "Turn a row into shares"',
         "First hint.",
         "Second hint.",
         "[1, 0]",
@@ -73,7 +76,7 @@ def test_both_forms_say_the_same(status: Status) -> None:
 @pytest.mark.parametrize("status", get_args(Status))
 def test_only_what_a_sanitizer_keeps(status: Status) -> None:
     html = Reader(replace(FULL, status=status)._repr_html_())
-    assert set(html.tags) <= {"div", "span", "strong", "pre", "code"}
+    assert set(html.tags) <= {"div", "span", "strong", "pre", "code", "a"}
     assert html.open == []
     for style in html.styles:
         for rule in style.split(";"):
@@ -117,6 +120,19 @@ def test_everything_a_learner_wrote_is_escaped() -> None:
 def test_backticks_become_code() -> None:
     assert "use <code>allowed</code>, as &lt;before&gt;." in FULL._repr_html_()
     assert "use `allowed`, as <before>." in str(FULL)
+
+
+def test_the_place_to_look_at_is_a_link_within_its_lesson_and_from_others() -> None:
+    def target(exercise_id: str) -> str:
+        with feedback.using({"here": Feedback(lesson="02_scores_and_softmax"), "there": Feedback(lesson="03_masks")}):
+            html = replace(FULL, exercise_id=exercise_id)._repr_html_()
+        [(target, words)] = re.findall(r'at <a href="(.*?)">(.*?)</a>[.]', html)
+        assert words == "lesson 02, &quot;Turn a row into shares&quot;"
+        return str(target)
+
+    assert target("here") == "#cell-id=turn-a-row-into-shares-1"
+    assert target("there") == target("practice") == "02_scores_and_softmax.ipynb#cell-id=turn-a-row-into-shares-1"
+    assert "<a" not in replace(FULL, section="Z9")._repr_html_()
 
 
 def test_a_short_card_has_no_empty_rows() -> None:

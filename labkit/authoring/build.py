@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from labkit import feedback
-from labkit.authoring import coverage, notebooks
+from labkit.authoring import coverage, notebooks, sections
 from labkit.authoring.feedback_file import collect
 from labkit.authoring.leaks import leaks
 from labkit.authoring.problems import BuildError, Problem
 from labkit.authoring.source import Lesson, read_lesson
 from labkit.authoring.truth import prove
+from labkit.sections import FILE, encode
 
 ROOT = Path(__file__).resolve().parents[2]
 Files = dict[Path, bytes]  # relative to the project's root
@@ -44,7 +45,7 @@ def make(root: Path, chosen: list[str]) -> Files:
     """Return every file that the chosen lessons (all, when none is named) give; raises BuildError.
 
     Every source is read, since ids are unique across lessons; one that is broken stops only those who chose it, and
-    the coverage table waits until all of them can be read.
+    the tables of all lessons wait until all of them can be read.
     """
     every, problems = _read_all(sorted((root / "answer_keys").glob("[0-9]*.md")))
     named = tuple(chosen) or ("",)
@@ -56,6 +57,7 @@ def make(root: Path, chosen: list[str]) -> Files:
     made = _feedback_files(lessons)
     if not problems:
         made[Path("docs/coverage.md")] = coverage.table(every).encode()
+        made[Path("labkit/feedback") / FILE] = encode(sections.table(every)).encode()
     return made | _notebook_files(lessons, made)
 
 

@@ -10,10 +10,10 @@ from labkit.feedback import Feedback, seal
 
 def collect(lesson: Lesson) -> dict[str, Feedback]:
     """Return the feedback of every exercise of a lesson, as the checks read it."""
-    return {exercise.id: _feedback(exercise) for exercise in lesson.exercises}
+    return {exercise.id: _feedback(lesson, exercise) for exercise in lesson.exercises}
 
 
-def _feedback(exercise: Exercise) -> Feedback:
+def _feedback(lesson: Lesson, exercise: Exercise) -> Feedback:
     options = exercise.answer.options
     return Feedback(
         points=exercise.points,
@@ -22,6 +22,7 @@ def _feedback(exercise: Exercise) -> Feedback:
         why={str(option): str(text) for option, text in options.get("why", {}).items()},
         sealed=_sealed(exercise),
         kind=exercise.step,
+        lesson=lesson.name,
     )
 
 

@@ -24,7 +24,6 @@ from labkit.authoring.source import Cell, Exercise, Lesson
 AT_A_TIME = 2
 CELL_SECONDS = 120
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -44,21 +43,16 @@ def draft(lesson: Lesson, solved: bool) -> Draft:
     """Lay out one notebook, not yet executed."""
     answers = {id(exercise.answer): exercise for exercise in lesson.exercises}
     checks = {id(exercise.check): exercise for exercise in lesson.exercises}
-    cells, lines, names = [_opening(lesson)], [1], _Names()
-    for cell in lesson.cells:
+    cells, lines = [_opening(lesson)], [1]
+    for cell, name in zip(lesson.cells, cell_ids(lesson), strict=True):
         if exercise := answers.get(id(cell)):
-            made = _answer_cell(lesson, exercise, solved)
+            made = _answer_cell(name, lesson, exercise, solved)
         elif exercise := checks.get(id(cell)):
-            made = _check_cell(exercise)
+            made = _check_cell(name, exercise)
         else:
-            made = _plain_cell(cell, names.next(cell))
+            made = _plain_cell(name, cell)
         cells.append(made)
         lines.append(cell.line)
-    ids = [made["id"] for made in cells]
-    for position, name in enumerate(ids):
-        if name in ids[:position]:
-            text = f"this cell's id {name!r} is taken: give the heading above it other words"
-            raise BuildError([Problem(lesson.path, lines[position], text)])
     raw = {**_frame(lesson), "cells": cells}
     return Draft(lesson, nbformat.from_dict(raw), lines)  # type: ignore[no-untyped-call]
 
@@ -91,22 +85,24 @@ def environment(feedback: Path) -> dict[str, str]:
     return {**kept, "LABKIT_JOURNAL": "off", "LABKIT_FEEDBACK": str(feedback), "PYTHONPATH": path}
 
 
-class _Names:
-    """Cell ids made of the section's heading and a count, so that an edit elsewhere leaves them alone."""
-
-    def __init__(self) -> None:
-        self.section = "start"
-        self.used: Counter[str] = Counter()
-
-    def next(self, cell: Cell) -> str:
-        headings = HEADING.findall(cell.source) if cell.kind == "markdown" else []
-        if headings:
-            self.section = re.sub(r"[^a-z0-9]+", "-", headings[0].lower()).strip("-")[:LONGEST_SECTION] or "section"
-        self.used[self.section] += 1
-        return f"{self.section}-{self.used[self.section]}"
-
-
 LONGEST_SECTION = 40
+
+
+def cell_ids(lesson: Lesson) -> list[str]:
+    """Name every cell after its exercise, or its section's heading and a count: an edit elsewhere leaves it alone."""
+    roles = {id(one.answer): f"answer-{one.id}" for one in lesson.exercises}
+    roles |= {id(one.check): f"check-{one.id}" for one in lesson.exercises}
+    section, used, names = "start", Counter[str](), list[str]()
+    for cell in lesson.cells:
+        if title := cell.heading:
+            section = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:LONGEST_SECTION] or "section"
+        used[section] += id(cell) not in roles
+        name = roles.get(id(cell), f"{section}-{used[section]}")
+        if name in names:
+            text = f"this cell's id {name!r} is taken: give the heading above it other words"
+            raise BuildError([Problem(lesson.path, cell.line, text)])
+        names.append(name)
+    return names
 
 
 def _frame(lesson: Lesson) -> dict[str, Any]:
@@ -129,13 +125,13 @@ def _opening(lesson: Lesson) -> dict[str, Any]:
     return _markdown("opening", "\n".join([*lines, *(f"- {point}" for point in points)]))
 
 
-def _plain_cell(cell: Cell, name: str) -> dict[str, Any]:
+def _plain_cell(name: str, cell: Cell) -> dict[str, Any]:
     if cell.kind == "markdown":
         return _markdown(name, cell.source)
     return _code(name, cell.source, _presentation(cell))
 
 
-def _answer_cell(lesson: Lesson, exercise: Exercise, solved: bool) -> dict[str, Any]:
+def _answer_cell(name: str, lesson: Lesson, exercise: Exercise, solved: bool) -> dict[str, Any]:
     cell, by_hand = exercise.answer, exercise.step == "written"
     try:
         filling, given = ('""' if by_hand else "..."), cell.options.get("given", [])
@@ -143,12 +139,12 @@ def _answer_cell(lesson: Lesson, exercise: Exercise, solved: bool) -> dict[str, 
     except CannotBlankError as error:
         raise BuildError([Problem(lesson.path, cell.line + error.line - 1, f"{exercise.id}: {error}")]) from error
     metadata = _roles(exercise, "answer", solution=True, grade=by_hand)
-    return _code(f"answer-{exercise.id}", f"{marker(exercise.id, exercise.points)}\n{body}", metadata)
+    return _code(name, f"{marker(exercise.id, exercise.points)}\n{body}", metadata)
 
 
-def _check_cell(exercise: Exercise) -> dict[str, Any]:
+def _check_cell(name: str, exercise: Exercise) -> dict[str, Any]:
     metadata = _roles(exercise, "check", solution=False, grade=exercise.step != "written")
-    return _code(f"check-{exercise.id}", exercise.check.source, metadata)
+    return _code(name, exercise.check.source, metadata)
 
 
 def _roles(exercise: Exercise, role: str, *, solution: bool, grade: bool) -> dict[str, Any]:

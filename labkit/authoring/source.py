@@ -17,7 +17,7 @@ from labkit.authoring.problems import BuildError, Problem
 from labkit.checks import Checks
 
 ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-TITLE = re.compile(r"^# ", re.MULTILINE)
+HEADING = re.compile(r"^(#{1,6}) +(.+?) *$", re.MULTILINE)
 MOST_LINES, LONGEST_LINE = 20, 120
 LONGEST_ID = 48  # a cell id holds 64 characters and gets a prefix
 ANSWER_OPTIONS = {"answer", "points", "covers", "hints", "why", "predict", "slips", "shown", "given", "tags"}
@@ -42,6 +42,17 @@ class Cell:
     def tags(self) -> list[str]:
         """Give the cell's tags, such as `hide-input`."""
         return list(self.options.get("tags", []))
+
+    @property
+    def headings(self) -> list[tuple[str, str]]:
+        """Give the headings outside code blocks: the signs before each, and its words as a reader sees them."""
+        prose = "".join(self.source.split("```")[::2]) if self.kind == "markdown" else ""
+        return [(signs, re.sub(r"[`*]", "", words)) for signs, words in HEADING.findall(prose)]
+
+    @property
+    def heading(self) -> str:
+        """Give the heading of a cell that opens a section, else ""."""
+        return next((words for _, words in self.headings), "")
 
 
 @dataclass(frozen=True)
@@ -174,8 +185,10 @@ def _front_problems(front: dict[str, Any]) -> Iterator[tuple[int, str]]:
 
 def _cell_problems(cells: list[Cell]) -> Iterator[tuple[int, str]]:
     for cell in cells:
-        if cell.kind == "markdown" and any(TITLE.search(part) for part in cell.source.split("```")[::2]):
+        if any(signs == "#" for signs, _ in cell.headings):
             yield cell.line, "the title comes from the front matter; headings here start with ##"
+        if len(cell.headings) > 1:
+            yield cell.line, f"two headings in one cell; write `+++` in a line above {cell.headings[1][1]!r}"
         known = ANSWER_OPTIONS if "answer" in cell.options else CELL_OPTIONS
         here = "known here" if "answer" in cell.options else "a cell without `answer` knows"
         for name in sorted(set(cell.options) - known):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.answers import in_words
+from labkit.authoring.coverage import syllabus
 from labkit.authoring.problems import BuildError, Problem
 from labkit.authoring.source import Exercise, Lesson
 from labkit.errors import LabkitError
@@ -83,9 +84,12 @@ def _slip_problems(exercise: Exercise, asked: Any) -> Iterator[str]:
 
 def _wordless(exercise: Exercise, asked: Any, wrong: Mapping[str, Any]) -> Iterator[str]:
     """Yield each slip of the call without a sentence to show, and each sentence of the cell that none would show."""
+    topics = syllabus()
     for slip, _ in asked.slips():
         if not slip.refutation:
             yield f"says nothing about the slip {slip.id!r}: add `why: {{{slip.id}: …}}` with one sentence"
+        if slip.section and slip.section not in topics:
+            yield f"its slip {slip.id!r} points to {slip.section!r}, which labkit/authoring/ids.toml does not know"
     if exercise.step in ("choice", "written"):
         return
     for name in exercise.answer.options.get("why", {}):

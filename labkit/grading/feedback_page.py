@@ -11,7 +11,7 @@ from labkit.grading.model import STATUS_WORDS, Attempt, Mark, Result
 from labkit.grading.page import block, number, page, prose, text
 from labkit.grading.tables import Row, answer_of, status_words
 from labkit.grading.text import plural
-from labkit.slips import look_again
+from labkit.sections import in_words
 
 TOPICS = 3  # named at the top of a page
 
@@ -41,22 +41,22 @@ def _start(row: Row) -> Iterator[str]:
     """Say where another look gains most: the topics in which most points were lost."""
     lost: Counter[str] = Counter()
     for mark in row.marks:
-        if mark.status == "wrong" and mark.section:
-            lost[mark.section] += 1
+        if mark.status == "wrong" and (place := where(mark.section)):
+            lost[place] += 1
     if len(lost) > 1:
         yield "<h2>Where another look helps most</h2><ul>"
-        for section, count in lost.most_common(TOPICS):
-            yield f"<li>{prose(where(section))}: {plural(count, 'exercise')}</li>"
+        for place, count in lost.most_common(TOPICS):
+            yield f"<li>{prose(place)}: {plural(count, 'exercise')}</li>"
         yield "</ul>"
 
 
 def where(section: str) -> str:
-    """Name a section of the lessons in words.
+    """Say in words where the lessons explain a topic.
 
-    >>> where("03 masks, M2")
-    'lesson 03 masks: a score of 0 does not mask (M2)'
+    >>> where("M2")
+    'lesson 03, "Try to mask with a zero"'
     """
-    return look_again(section).removeprefix("Look again at ").rstrip(".")
+    return in_words(section)
 
 
 def _lesson(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
@@ -113,7 +113,8 @@ def _file_name(attempt: Attempt) -> str:
 
 def _mark(mark: Mark, heading: str) -> str:
     sign, look = SIGNS.get(mark.status, "○"), LOOKS.get(mark.status, "")
-    again = f'<p class="soft">{prose(look_again(mark.section))}</p>' if look == "wrong" and mark.section else ""
+    place = where(mark.section) if look == "wrong" else ""
+    again = f'<p class="soft">{prose(f"Look again at {place}.")}</p>' if place else ""
     notes = "".join(f'<p class="soft">{text(note)}</p>' for note in mark.notes)
     answer = block(answer_of(mark), words=mark.step == "written")
     title = f'{prose(heading)} <span class="soft">{text(mark.exercise)}</span>' if heading else text(mark.exercise)
