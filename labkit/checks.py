@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
 import re
-import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +12,7 @@ from fractions import Fraction
 from types import CodeType
 from typing import Any
 
-from labkit import answers, feedback, journal
+from labkit import answers, feedback, journal, kernel
 from labkit.exercises import Exercise as Exercise
 from labkit.steps import Task
 from labkit.verdict import Verdict
@@ -31,6 +28,8 @@ class Record:
 
 
 STOPPED = "The answer cell ended in an error when it last ran, so this is about what you answered before."
+
+_ABOUT = re.compile(r'^# exercise: (\S+) \(|\bcheck\.\w+\(\s*"([^"]+)"', re.MULTILINE)  # an answer cell, or a check
 
 _collectors: list[list[Record]] = []
 
@@ -57,34 +56,35 @@ def submit(exercise: Exercise, answer: Any) -> Any:
         verdict = exercise.judge(answer)
         _collectors[-1].append(Record(exercise, answer, verdict))
         return verdict
-    verdict = exercise.judge(answer)
     if os.environ.get("NBGRADER_EXECUTION"):
-        return _for_nbgrader(verdict)
-    verdict = _noted(exercise, answer, verdict)
-    return replace(verdict, message=f"{STOPPED} {verdict.message}") if _stopped(exercise.id) else verdict
+        return _for_nbgrader(exercise.judge(answer))
+    if unquoted := _unquoted(exercise):
+        return unquoted
+    verdict = _noted(exercise, answer, exercise.judge(answer))
+    return replace(verdict, message=f"{STOPPED} {verdict.message}") if kernel.stopped(exercise.id) else verdict
 
 
-def _stopped(exercise_id: str) -> bool:
-    """Say whether the answer cell ended in an error when it last ran here, so that its names hold an older answer.
+def _explained(source: str, name: str) -> Verdict | None:
+    """Say in words why an answer cell, or the check of one, stopped over a name that does not exist."""
+    found = _ABOUT.search(source)
+    if not found:
+        return None
+    exercise_id = found[1] or found[2]
+    exercise = Exercise(exercise_id, feedback.of(exercise_id).kind, {})
+    if verdict := _unquoted(exercise):
+        return verdict
+    missing = f"`{name}` does not exist yet: a cell above has not run, or ended in an error. Run it, then this one."
+    return Verdict(exercise_id, "unreadable", missing) if found[2] else None
 
-    IPython keeps the text of every cell, and how the last one ended; a cell before that can only be read again.
-    """
-    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    cells = shell.history_manager.input_hist_parsed if shell else []
-    runs = [i for i, cell in enumerate(cells) if cell.lstrip().startswith(f"# exercise: {exercise_id} (")]
-    if not runs or runs[-1] == len(cells) - 1:  # this very cell
-        return False
-    return not (_is_python(cells[runs[-1]]) and (runs[-1] < len(cells) - 2 or shell.last_execution_succeeded))
 
-
-def _is_python(cell: str) -> bool:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            compile(cell, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    except (SyntaxError, ValueError):
-        return False
-    return True
+def _unquoted(exercise: Exercise) -> Verdict | None:
+    """Say what to do about a choice written without quotes, `my_choice = b`."""
+    name = kernel.unquoted(exercise.id) if exercise.step == "choice" else ""
+    if not name:
+        return None
+    verdict = exercise.judge(name)
+    quoted = Verdict(exercise.id, "unreadable", f'Write your choice in quotes: "{name}".')
+    return verdict if verdict.status == "unreadable" else quoted
 
 
 def _for_nbgrader(verdict: Verdict) -> Any:
@@ -197,3 +197,4 @@ def _check(
 
 
 check = Checks()
+kernel.watch(_explained)

@@ -598,22 +598,58 @@ STOPPED_RUNS = [  # the cells of a notebook, and whether the last check speaks o
 
 
 def test_a_check_notices_an_answer_cell_that_ended_in_an_error(tmp_path: Path) -> None:
-    call = 'said = str(check.weights("row", row, scores=[0, 1]))'
+    call = 'check.weights("row", row, scores=[0, 1])'
     runs = [[cell.replace("CHECK", call) for cell in cells] for cells, _ in STOPPED_RUNS]
+    said = what_cells_say(runs, tmp_path)
+    assert [checks.STOPPED in one for one in said] == [noticed for _, noticed in STOPPED_RUNS]
+
+
+QUOTES = 'Write your choice in quotes: "b".'
+UNQUOTED_RUNS = [  # the cells of a notebook, and what stands under the last one
+    (["ANSWER = b"], QUOTES),
+    (["ANSWER = b", "CHECK"], QUOTES),
+    (["ANSWER = ...", "CHECK", "ANSWER = b", "CHECK"], QUOTES),
+    (["ANSWER = 'c'", "ANSWER = b", "x = 1", "CHECK"], QUOTES),
+    (["ANSWER = b", "ANSWER = 'b'", "CHECK"], "✓ Right"),
+    (["ANSWER = bb"], "Choose one of 'A', 'B', 'C', in quotes."),
+    (["b = 7", "ANSWER = b", "CHECK"], "Choose one of 'A', 'B', 'C', in quotes."),
+    (["CHECK"], "`pick` does not exist yet: a cell above has not run, or ended in an error. Run it, then this one."),
+    (["ANSWER = 1 / 0", "CHECK"], "`pick` does not exist yet: a cell above"),
+    (["# exercise: row (1 point)\nrow = b"], None),
+    (["print(b)"], None),
+]
+
+
+def test_a_choice_without_quotes_and_an_answer_that_never_ran_are_put_in_words(tmp_path: Path) -> None:
+    call, answer = 'check.choice("pick", pick, outcome=lambda: "B")', "# exercise: pick (1 point)\npick"
+    runs = [[cell.replace("CHECK", call).replace("ANSWER", answer) for cell in cells] for cells, _ in UNQUOTED_RUNS]
+    for said, (cells, words) in zip(what_cells_say(runs, tmp_path), UNQUOTED_RUNS, strict=True):
+        assert (words in said) if words else (said == ""), (cells, said)
+
+
+def what_cells_say(runs: list[list[str]], folder: Path) -> list[str]:
+    """Run notebooks in one IPython, and give what is shown under the last cell of each, errors aside."""
     code = (
         "import json, sys\n"
         "from IPython.core.interactiveshell import InteractiveShell\n"
-        "from labkit import check, checks\n"
-        "shell, noticed = InteractiveShell.instance(), []\n"
+        "from IPython.utils.capture import capture_output\n"
+        "shell, said = InteractiveShell.instance(), []\n"
+        "from labkit import check, feedback\n"
+        "kinds = {'pick': feedback.Feedback(kind='choice'), 'row': feedback.Feedback(kind='weights')}\n"
+        "borrowed = feedback.using(kinds)\n"
+        "borrowed.__enter__()\n"
         "for cells in json.loads(sys.argv[1]):\n"
         "    shell.reset()\n"
         "    shell.push({'check': check})\n"
         "    for cell in cells:\n"
-        "        shell.run_cell(cell, store_history=True)\n"
-        "    noticed.append(checks.STOPPED in shell.user_ns['said'])\n"
-        "print('noticed', json.dumps(noticed))\n"
+        "        with capture_output() as captured:\n"
+        "            shown = shell.run_cell(cell, store_history=True).result\n"
+        "    said.append(str(shown or '') + ''.join(output.data['text/plain'] for output in captured.outputs))\n"
+        "print(json.dumps(said))\n"
     )
-    environment = {**os.environ, "IPYTHONDIR": str(tmp_path), "LABKIT_JOURNAL": "off"}
+    environment = {**os.environ, "IPYTHONDIR": str(folder), "LABKIT_JOURNAL": "off"}
     command = [sys.executable, "-c", code, json.dumps(runs)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, cwd=ROOT)
-    assert ended.stdout.splitlines()[-1] == f"noticed {json.dumps([noticed for _, noticed in STOPPED_RUNS])}", ended
+    assert ended.returncode == 0, ended
+    found: list[str] = json.loads(ended.stdout.splitlines()[-1])
+    return found

@@ -31,7 +31,7 @@ CONFINED = {
     "ipywidgets": {"panels"},
     "anywidget": {"panels"},
     "traitlets": {"panels"},
-    "IPython": {"figures", "panels", "verdict", "journal"},
+    "IPython": {"figures", "panels", "kernel", "verdict", "journal"},
     "nbformat": {"authoring"},
     "nbclient": {"authoring"},
     "jupytext": {"authoring"},

@@ -34,6 +34,12 @@ TWO_MOVES = """async () => {
   for (let i = 0; i < 60; i++, await pause(4)) if (i) seen.add(slider.ariaValueNow);
   return seen.size;
 }"""  # how many values the slider showed after the last move
+AT_HEADING = """([file, words]) => {
+  const { title, content } = window.jupyterapp.shell.currentWidget, page = content.node.getBoundingClientRect();
+  const heading = [...content.node.querySelectorAll('h2')].find(node => node.textContent.startsWith(words));
+  const place = heading?.getBoundingClientRect();
+  return title.label === file && place?.top >= page.top - 1 && place.bottom <= page.bottom;
+}"""
 COUNT = "count => document.querySelectorAll('.lk').length === count"
 
 
@@ -78,6 +84,32 @@ def test_a_learner_works_through_a_lesson(lab: Lab, axe: str, lesson: str) -> No
     assert notebook.errors == []
 
 
+def test_a_card_leads_to_the_section_it_names(lab: Lab) -> None:
+    for lesson in ("02_scores_and_softmax", "03_masks"):
+        shutil.copy(BLANK / f"{lesson}.ipynb", lab.root)
+    for wrong, lesson, heading in (
+        ("row_2 = [0.3, 0.7, 0]", "03_masks", "Predict a masked row"),
+        ("row_2 = [4, 2, 0]", "02_scores_and_softmax", "Turn a row into shares"),
+    ):
+        notebook = lab.open("03_masks")
+        answer(notebook, "masks-row-2", wrong)
+        notebook.run_all(MINUTES)
+        link = notebook.page.locator(f"{CARD} a", has_text=f'lesson {lesson[:2]}, "{heading}"')
+        link.click()
+        notebook.page.wait_for_function(AT_HEADING, arg=[f"{lesson}.ipynb", heading])
+        assert notebook.errors == []
+
+
+def test_a_choice_without_quotes_is_put_in_words(lab: Lab) -> None:
+    shutil.copy(BLANK / "03_masks.ipynb", lab.root)
+    notebook = lab.open("03_masks")
+    answer(notebook, "masks-route", "route = b")
+    notebook.run_all(MINUTES)
+    assert notebook.failures() == ["name 'b' is not defined"]
+    notebook.draw_all()
+    assert notebook.page.locator(CARD, has_text='Write your choice in quotes: "b".').count() == 1
+
+
 def test_the_kernels_echo_of_a_move_does_not_undo_the_next_one(lab: Lab) -> None:
     lab.write("echo", ["from labkit import panels\npanels.softmax_row([0.5, 0.0])"])
     notebook = lab.open("echo")
@@ -117,6 +149,12 @@ def fill_in(notebook: Notebook, answers: dict[str, str]) -> None:
     """Type every answer into its cell; the lesson asks for exactly these."""
     assert sources(notebook).keys() == answers.keys()
     notebook.type({cell["index"]: answers[cell["exercise"]] for cell in notebook.cells() if cell["role"] == "answer"})
+
+
+def answer(notebook: Notebook, exercise: str, text: str) -> None:
+    """Type an answer below the first line of its cell."""
+    [cell] = [cell for cell in notebook.cells() if (cell["exercise"], cell["role"]) == (exercise, "answer")]
+    notebook.type({cell["index"]: f"{cell['source'].splitlines()[0]}\n{text}"})
 
 
 def verdicts(notebook: Notebook) -> dict[str, str]:
