@@ -124,6 +124,16 @@ def test_a_phone_never_scrolls_sideways(browser: Any, ordinary: Path, hostile: P
             assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390, path.name
 
 
+def test_on_a_phone_every_cell_has_room_for_its_label(browser: Any, ordinary: Path) -> None:
+    """Rows become blocks there, a label before each cell; labels of empty cells once ran into the next."""
+    with Visit(browser, ordinary / "class_report.html", viewport={"width": 390, "height": 900}) as visit:
+        heights = visit.page.evaluate(
+            "[...document.querySelectorAll('td')].map(cell => [cell.innerText, cell.offsetHeight])"
+        )
+    assert any(not text for text, _ in heights)
+    assert min(height for _, height in heights if height) >= 20
+
+
 def test_the_form_saves_a_sheet_that_is_taken_in(browser: Any, ordinary: Path, tmp_path: Path) -> None:
     with Visit(browser, ordinary / "class_report.html") as visit:
         card = visit.page.locator("[data-student]").first
