@@ -129,7 +129,7 @@ def read_booleans(answer: Any) -> Array:
     answer, shape = _measured(answer)
     for place, leaf in leaves(answer):
         if not isinstance(leaf, (bool, np.bool_)) and not (isinstance(leaf, numbers.Real) and leaf in (0, 1)):
-            raise UnreadableError(f"{where(place)} is {_shown(leaf)}; a mask holds True and False only.")
+            raise UnreadableError(f"{where(place)} is {_shown(leaf)}; only True and False can be read here.")
     return np.array([bool(leaf) for _, leaf in leaves(answer)], dtype=bool).reshape(shape)
 
 
@@ -203,6 +203,8 @@ def is_rounded(given: Array, exact: Array) -> bool:
     (True, False)
     """
     if given.shape != exact.shape or not np.isfinite(given).all():
+        return False
+    if not _is_near(given, exact, 0.01):  # then it is not near by any smaller unit either
         return False
     return any(_has_decimals(given, d) and _is_near(given, exact, 10.0**-d) for d in (2, 3, 4, 5))
 

@@ -6,7 +6,7 @@ import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
@@ -81,6 +81,11 @@ class Exercise:
         if self.step == "written":
             return []
         return [*self._inline_slips(), *slips.values(self.step, self.given())]
+
+    @cached_property
+    def _wrong_numbers(self) -> list[tuple[Slip, Array]]:
+        """Compute what every slip leads to, once: a class answers one exercise many times."""
+        return [(slip, np.asarray(value, dtype=float)) for slip, value in self.slips()]
 
     def judge(self, answer: Any) -> Verdict:
         """Compare an answer with the computation; whatever the answer is, the result is a Verdict.
@@ -194,7 +199,7 @@ def takes_one_argument(function: Any) -> bool:
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 1
 
 
-_ROUNDED = "These are the right numbers, rounded. Write fractions such as 2/3, or more decimals."
+ROUNDED = "These are the right numbers, rounded. Write fractions such as 2/3, or more decimals."
 
 
 # One judge for each kind of answer -----------------------------------------------------------------------------
@@ -206,11 +211,11 @@ def _judge_numbers(exercise: Exercise, answer: Any) -> Verdict:
     given = _read(answer, expected, truth.dtype == bool)
     if answers.same(given, expected):
         return exercise._right()
-    wrong = [(slip, np.asarray(value, dtype=float)) for slip, value in exercise.slips()]
+    wrong = exercise._wrong_numbers
     if found := [slip for slip, value in wrong if _slip_gives(value, given, expected)]:
         return exercise._slipped(found)
     if answers.is_rounded(given, expected):
-        return exercise._verdict("wrong", _ROUNDED)
+        return replace(exercise._verdict("wrong", ROUNDED), section="")  # nothing to read again
     if found := [slip for slip, value in wrong if answers.is_rounded(given, value) and not np.isnan(value).all()]:
         return exercise._slipped(found)
     _refuse_shape(given.shape, expected)
@@ -258,17 +263,17 @@ def _what_differs(exercise: Exercise, given: Array, expected: Array) -> str:
 
 
 def _places(differ: Array) -> str:
-    """Say in words which entries differ.
+    """Say in words which entries are wrong.
 
     >>> _places(np.array([True, False, True])), _places(np.array([[False, False], [False, True]]))
-    ('Entries 1 and 3 differ.', 'Row 2, entry 2 differs.')
+    ('Entries 1 and 3 are not right yet.', 'Row 2, entry 2 is not right yet.')
     """
     if differ.ndim == 0:
         return "The computation gives another number."
     if differ.ndim == 1:
         return f"{_numbered('Entry', 'Entries', differ)}."
     if differ.ndim > 2:
-        return f"{int(differ.sum())} of {differ.size} entries differ."
+        return f"{int(differ.sum())} of {differ.size} entries are not right yet."
     rows = np.asarray(differ.any(axis=1))
     if rows.sum() > 1:
         return f"{_numbered('Row', 'Rows', rows)}."
@@ -278,7 +283,7 @@ def _places(differ: Array) -> str:
 
 def _numbered(one: str, many: str, marked: Any) -> str:
     *others, last = (str(i + 1) for i in np.flatnonzero(marked))
-    return f"{many} {', '.join(others)} and {last} differ" if others else f"{one} {last} differs"
+    return f"{many} {', '.join(others)} and {last} are not right yet" if others else f"{one} {last} is not right yet"
 
 
 def _broken_rule_of_weights(given: Array, inputs: Inputs) -> str:

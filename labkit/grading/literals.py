@@ -42,7 +42,8 @@ def parse(source: str) -> ast.Module:
             tree = ast.parse(source)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise NotLiteralError("not Python") from None
-    if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
+    # At most four nodes come from one character, so most answers need no counting.
+    if 4 * len(source) > MAX_NODES and sum(1 for _ in ast.walk(tree)) > MAX_NODES:
         raise NotLiteralError("too large to be a typed answer")
     return tree
 
