@@ -41,7 +41,7 @@ open("left", "w").close()
 listening = socket.socket(socket.AF_UNIX)
 listening.bind(chr(0) + "labkit")
 listening.listen()
-assert ctypes.CDLL(None).shmget(0x6C6162, 4096, 0o1666) != -1
+ctypes.CDLL(None).shmget(0x6C6162, 4096, 0o1666)  # which a filter may refuse
 """
 
 # Runs inside the worker; every attempt leaves True where the sandbox held.
@@ -74,6 +74,8 @@ def write_large():
         file.write(bytes(LARGE))
 def memory():
     bytearray(MEMORY)
+def call_host():
+    socket.socket(40, socket.SOCK_STREAM)  # AF_VSOCK: from a virtual machine to its host
 def call_neighbour():
     socket.socket(socket.AF_UNIX).connect(chr(0) + "labkit")
 def find_memory():
@@ -85,8 +87,8 @@ def unshare():
 status = dict(line.split(":", 1) for line in open("/proc/self/status")) if os.path.exists("/proc/self/status") else {}
 held = {
     "files": refused(lambda: open(CANARY).read()),
-    "network": refused(connect),
-    "processes": len([name for name in os.listdir("/proc") if name.isdigit()]) <= 3 if status else False,
+    "network": refused(connect) and refused(call_host),
+    "processes": len([name for name in os.listdir("/proc") if name.isdigit()]) <= 3 and os.getpgrp() > 0,  # 0: outside
     "neighbours": not os.path.exists("left") and refused(call_neighbour) and refused(find_memory),
     "user": os.getuid() not in (0, OWNER) and int(status.get("CapEff", "1"), 16) == 0,
     "disk": all(refused(lambda: open(place + "/labkit-probe", "w")) for place in ("", "/dev", "/dev/shm", FOLDER)),

@@ -26,6 +26,7 @@ import sysconfig
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -39,6 +40,7 @@ Way = Literal["bubblewrap-root", "bubblewrap-user", "own-uid", "limits"]
 WAYS: dict[Way, Level] = {"bubblewrap-root": "A", "bubblewrap-user": "A", "own-uid": "B", "limits": "C"}
 
 TMPFS = 16 << 20
+FILES = 4096  # an empty file costs memory too
 SCRATCH = "/scratch"  # where a worker may write; never a folder that Python or NumPy may be installed under
 INSIDE = Path(__file__).with_name("inside")
 PROGRAM = "/program"  # where the sandbox has that folder
@@ -97,7 +99,14 @@ class Process(Protocol):
         """Kill all of it and wait until it is gone."""
 
     def broken(self) -> bool:
-        """Whether what the worker runs in has ended, which no worker can bring about."""
+        """Whether what the worker ran in does not work any more, which no worker can bring about."""
+
+
+def ready(fd: int, seconds: float, event: int | None = None) -> bool:
+    """Wait until a descriptor, whatever its number, can be read (or what is asked for), or has ended."""
+    waiting = select.poll()
+    waiting.register(fd, select.POLLIN if event is None else event)
+    return bool(waiting.poll(max(0.0, 1000 * seconds)))
 
 
 def start(sandbox: Sandbox, requests: int, replies: int) -> Process:
@@ -119,16 +128,7 @@ class ForkServer:
         program = f"{FORKSERVER}; main([{_numpy_site()!r}], {control.fileno()})"
         try:
             with control:
-                self.process = subprocess.Popen(
-                    [*_command(sandbox), _interpreter(), *ALONE, "-c", program],
-                    env=_environment(SCRATCH),
-                    cwd="/",
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,  # nothing printed is ever read, so nothing printed can matter
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=[control.fileno()],
-                    start_new_session=True,
-                )
+                self.process = _kept([*_command(sandbox), _interpreter(), *ALONE, "-c", program], control.fileno())
         except OSError:
             self.control.close()
             raise
@@ -143,40 +143,69 @@ class ForkServer:
 
     def gone(self, seconds: float = 0) -> bool:
         """Whether it ends within some seconds: it says nothing unasked, so only its end can be read."""
-        return bool(select.select([self.control], [], [], seconds)[0])
+        return self.control.fileno() < 0 or ready(self.control.fileno(), seconds)
 
     def end(self) -> None:
-        """End it, and every worker with it; only who started it may."""
-        self.control.close()
-        if self.owner == os.getpid():
+        """End it, and every worker with it; others than who started it only let go of it."""
+        if self.owner == os.getpid() and self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            self.gone(5.0)  # bubblewrap ends first, what is inside it a moment later
+        self.control.close()
+
+
+def _kept(command: Sequence[str], control: int) -> subprocess.Popen[bytes]:
+    """Start bubblewrap in a thread that lasts as long as it does, because it dies with the thread that started it."""
+    started: Future[subprocess.Popen[bytes]] = Future()
+
+    def keep() -> None:
+        try:
+            process = subprocess.Popen(
+                command,
+                env=_environment(SCRATCH),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # nothing printed is ever read, so nothing printed can matter
+                stderr=subprocess.DEVNULL,
+                pass_fds=[control],
+                start_new_session=True,
+            )
+        except OSError as error:
+            started.set_exception(error)
+        else:
+            started.set_result(process)
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # who ends it also buries it
+
+    threading.Thread(target=keep, daemon=True).start()
+    return started.result()
 
 
 class Forked:
     """A worker in namespaces of its own; known by a handle on the first process of them, with which all others end."""
 
     def __init__(self, server: ForkServer, sandbox: Sandbox, requests: int, replies: int) -> None:
-        self.server = server
+        self.server, self.sandbox = server, sandbox
         root = sandbox.way == "bubblewrap-root"
         order = {
             "home": SCRATCH,
             "size": TMPFS,
+            "files": FILES,
             "uid": _some_uid() if root else 0,
-            # beside the worker: the first process of its namespace and, under one user id, the fork server's own
-            "limits": sandbox.limits.resources(beside=1 if root else 4),
+            "limits": sandbox.limits.resources(beside=1),  # beside the worker: the first process of its namespace
             "filter": seccomp.program().hex(),
         }
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            socket.send_fds(server.control, [json.dumps(order).encode()], [requests, replies, theirs.fileno()])
-            theirs.close()
-            ours.settimeout(sandbox.limits.start)
-            try:
-                _, handles, _, _ = socket.recv_fds(ours, 16, 1)
-            except TimeoutError:
-                handles = []
+            handles: list[int] = []
+            with contextlib.suppress(OSError):
+                socket.send_fds(server.control, [json.dumps(order).encode()], [requests, replies, theirs.fileno()])
+                theirs.close()
+                if ready(ours.fileno(), sandbox.limits.start):
+                    _, handles, _, _ = socket.recv_fds(ours, 16, 1)
+                else:
+                    server.end()  # it hangs: the next worker gets another one
         if not handles:
             raise SandboxError("no namespaces can be made inside bubblewrap")
         self.first = handles[0]
@@ -185,16 +214,27 @@ class Forked:
         """Kill the first process; its handle can be read once it and all others of its namespace are gone."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.first, signal.SIGKILL)
-        select.select([self.first], [], [], 5.0)
+        ready(self.first, 5.0)
         os.close(self.first)
 
     def broken(self) -> bool:
-        """Whether the fork server has ended; a worker that ends with it may do so a moment before."""
-        return self.server.gone(0.1)
+        """Whether the fork server starts no other worker: a worker that ends with it may do so a moment before."""
+        try:
+            with open(os.devnull) as nothing:
+                Forked(self.server, self.sandbox, nothing.fileno(), nothing.fileno()).end()
+        except SandboxError:
+            return True
+        return False
 
 
 _servers: dict[tuple[Way, str], ForkServer] = {}
 _one_at_a_time = threading.Lock()
+if hasattr(os, "register_at_fork"):  # a process forked meanwhile would wait for ever
+    os.register_at_fork(
+        before=_one_at_a_time.acquire,
+        after_in_parent=_one_at_a_time.release,
+        after_in_child=_one_at_a_time.release,
+    )
 
 
 def _server(sandbox: Sandbox) -> ForkServer:
@@ -249,7 +289,7 @@ class Alone:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         _kill_user(self.uid)
-        select.select([self.gone], [], [], 5.0)  # end of file: the last process that could hold it has ended
+        ready(self.gone, 5.0)  # end of file: the last process that could hold it has ended
         os.close(self.gone)
         self.folder.cleanup()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from labkit.grading.archive import whole
-from labkit.grading.processes import Sandbox, SandboxError, start
+from labkit.grading.processes import Sandbox, SandboxError, ready, start
 from labkit.grading.strict import Refused, read_json
 
 Request = dict[str, Any]
@@ -64,7 +64,7 @@ class Worker:
     def __enter__(self) -> Worker:
         try:
             self._receive(self.limits.start)
-        except (Stopped, SandboxError):
+        except BaseException:
             self.close()
             raise
         return self
@@ -108,7 +108,7 @@ class Worker:
 
     def _write(self, data: bytes, end: float) -> None:
         while data:
-            if not select.select([], [self.requests], [], max(0.0, end - time.monotonic()))[1]:
+            if not ready(self.requests, end - time.monotonic(), select.POLLOUT):
                 raise Stopped("time")
             try:
                 data = data[os.write(self.requests, data) :]
@@ -119,7 +119,7 @@ class Worker:
         """Read one line within the time; bytes nobody asked for, or too many, end it."""
         end = time.monotonic() + seconds
         while b"\n" not in self.pending:
-            if not select.select([self.replies], [], [], max(0.0, end - time.monotonic()))[0]:
+            if not ready(self.replies, end - time.monotonic()):
                 raise Stopped("time")
             data = os.read(self.replies, 1 << 16)
             if not data:

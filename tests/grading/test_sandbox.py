@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import resource
+import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -181,6 +184,156 @@ def test_nothing_a_worker_changes_reaches_the_next(box: Sandbox) -> None:
     with Worker(box) as other:
         assert other.run("import math; total = len([float(np.sum(np.exp([0.0])))])").ok
         assert other.value("total").value == 1
+
+
+@pytest.fixture(params=["bubblewrap-root", "bubblewrap-user"])
+def each(request: pytest.FixtureRequest, box: Sandbox) -> Sandbox:
+    way = Sandbox(request.param, box.bwrap)
+    if way.way == "bubblewrap-root" and os.geteuid() != 0:
+        pytest.skip("only on a machine of root's")
+    try:
+        with Worker(way):
+            return way
+    except SandboxError:
+        pytest.skip(f"only on a machine where {way.way} works")
+
+
+def test_a_signal_to_its_whole_group_reaches_nobody_else(each: Sandbox) -> None:
+    with Worker(each) as other, Worker(each) as one:
+        with pytest.raises(Stopped, match="died"):
+            one.run("import os; os.kill(0, 9)")
+        assert other.value("1").value == 1
+
+
+FORKS = """
+import os, signal
+started = 0
+try:
+    while started < 20:
+        if os.fork() == 0:
+            signal.pause()
+        started += 1
+except OSError:
+    pass
+"""
+
+
+def test_no_worker_uses_up_the_processes_of_another(each: Sandbox) -> None:
+    if each.way == "bubblewrap-user" and os.geteuid() == 0:
+        pytest.skip("only on a machine of an ordinary user's: root's processes are not counted")
+    with Worker(each) as one, Worker(each) as other:
+        for worker in (one, other):
+            assert worker.run(FORKS).ok
+            assert worker.value("started").value == each.limits.processes - 1  # itself is one
+        with Worker(each) as third:
+            assert third.value("1").value == 1
+
+
+def test_its_folder_holds_a_limited_number_of_files(each: Sandbox) -> None:
+    with Worker(each) as one:
+        reply = one.run(f"for number in range({processes.FILES}):\n    open(str(number), 'w').close()")
+        assert (reply.ok, reply.error) == (False, "OSError")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ctypes.CDLL(None).shmget(0, 4096, 0o1600) != -1",
+        "ctypes.CDLL(None).semget(0, 1, 0o1600) != -1",
+        "ctypes.CDLL(None).msgget(0, 0o1600) != -1",
+        "os.memfd_create('x')",
+        "ctypes.CDLL(None).inotify_init1(0) != -1",
+        "socket.socket(40, socket.SOCK_STREAM)",  # AF_VSOCK, which network namespaces do not confine
+        "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
+    ],
+)
+def test_the_filter_refuses_memory_that_no_limit_counts_and_odd_sockets(box: Sandbox, call: str) -> None:
+    with Worker(box) as one:
+        assert one.run("import ctypes, os, socket").ok
+        reply = one.value(call)
+        assert reply.value is False if reply.ok else reply.error == "PermissionError"
+
+
+def test_the_filter_lets_ordinary_sockets_be(box: Sandbox) -> None:
+    with Worker(box) as one:
+        assert one.run("import socket\nfor family in (1, 2, 10):\n    socket.socket(family).close()").ok
+
+
+def test_the_fork_server_outlives_the_thread_that_started_it(box: Sandbox) -> None:
+    processes.end_servers()
+    thread = threading.Thread(target=processes._server, args=(box,))
+    thread.start()
+    thread.join()
+    assert not processes._server(box).gone(0.3)
+
+
+def test_a_fork_server_that_hangs_is_our_fault_and_another_one_starts(box: Sandbox) -> None:
+    hurried = Sandbox(box.way, box.bwrap, Limits(start=2.0))
+    with Worker(hurried) as one:
+        assert isinstance(one.process, processes.Forked)
+        server = descendants(one.process.server.process.pid)[1]
+        os.kill(server, signal.SIGSTOP)  # so the worker ends, and whoever could say why does not
+        with pytest.raises(SandboxError, match="itself"):
+            one.run("import os; os._exit(0)")
+    with Worker(hurried) as other:
+        assert other.value("1").value == 1
+    assert not Path(f"/proc/{server}").exists()
+
+
+def test_a_fork_server_ended_by_another_thread_is_our_fault_too(box: Sandbox) -> None:
+    with Worker(box) as one:
+        processes.end_servers()
+        with pytest.raises(SandboxError, match="itself"):
+            one.run("import time; time.sleep(5)")  # its own end may come a moment later
+
+
+def test_a_process_may_be_forked_while_a_fork_server_starts(box: Sandbox) -> None:
+    begun = threading.Event()
+
+    def start() -> None:
+        with processes._one_at_a_time:
+            begun.set()
+            time.sleep(0.3)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(not processes._one_at_a_time.acquire(timeout=3))
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+
+
+def test_a_grader_with_many_open_files_starts_workers_that_inherit_none(box: Sandbox) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most[1] < 4200:
+        pytest.skip("only on a machine that allows 4200 open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most[1], most[1]))
+    processes.end_servers()
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(4100)]
+    try:
+        with Worker(box) as one:
+            found = one.value("sorted(int(fd) for fd in __import__('os').listdir('/proc/self/fd'))").value
+        assert len(found) <= 6  # three of nothing, two pipes, and the folder being listed
+    finally:
+        processes.end_servers()
+        for fd in files:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+
+
+def test_a_start_that_is_broken_off_leaves_nothing_open(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken_off(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with Worker(box):
+        pass
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(Worker, "_receive", broken_off)
+    with pytest.raises(KeyboardInterrupt), Worker(box):
+        pass
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_fork_server_that_has_ended_is_our_fault_and_another_one_starts(box: Sandbox) -> None:

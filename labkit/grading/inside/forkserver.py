@@ -5,11 +5,15 @@ Each worker gets namespaces of its own (processes, mounts, network, IPC), an emp
 gives up every privilege before it reads anything. So no worker finds what another one left, as if each were started
 afresh, and starting one takes a few milliseconds instead of loading NumPy again.
 
+An ordinary user has one user id for all workers. There each worker gets a user namespace of its own too, because the
+kernel counts processes for each user id and namespace: one worker cannot use up what another one may start.
+
 The system calls are those of unshare(2), mount(2), capset(2), prctl(2) and seccomp(2); each failure ends the worker.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -22,6 +26,7 @@ from . import worker
 
 LONGEST_ORDER = 1 << 16
 OWN = 0x20000000 | 0x00020000 | 0x40000000 | 0x08000000  # CLONE_NEWPID, NEWNS, NEWNET, NEWIPC
+OWN_USER = 0x10000000  # CLONE_NEWUSER
 PRIVATE = 1 << 18 | 1 << 14  # MS_PRIVATE, MS_REC
 PLAIN = 2 | 4  # MS_NOSUID, MS_NODEV
 READ_ONLY_PROC = PLAIN | 1 | 8  # MS_RDONLY, MS_NOEXEC
@@ -35,14 +40,16 @@ def main(path: list[str], control: int) -> None:
     """Load NumPy, say so, and fork a worker for each order until the grader is gone."""
     worker.load(path)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the short-lived children in between need no funeral
-    orders = socket.socket(fileno=control)
+    orders = socket.socket(fileno=os.dup(control))  # the lowest number: workers close everything up to a certain one
+    os.close(control)
     orders.send(b"ready")
     while True:
         order, fds, _, _ = socket.recv_fds(orders, LONGEST_ORDER, 3)
         if not order:
             return
-        if os.fork() == 0:
-            begin(json.loads(order), *fds)
+        with contextlib.suppress(OSError):  # a machine that is full for a moment: no handle says so
+            if os.fork() == 0:
+                begin(json.loads(order), *fds)
         for fd in fds:
             os.close(fd)
 
@@ -50,6 +57,7 @@ def main(path: list[str], control: int) -> None:
 def begin(order: dict[str, Any], requests: int, replies: int, answer: int) -> NoReturn:
     """Become the first process of a new namespace and start the worker in it; send a handle on the first back."""
     try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a first one that ends at once still gets its handle
         done(libc.unshare(OWN))
         first = os.fork()
         if first:
@@ -57,8 +65,8 @@ def begin(order: dict[str, Any], requests: int, replies: int, answer: int) -> No
             os._exit(0)
         for low, high in pairwise(sorted([2, requests, replies, 4096])):
             os.closerange(low + 1, high)
+        os.setsid()  # else a signal to its process group reaches the fork server and every other worker
         confine(order)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         second = os.fork()
         if second:
             os.close(replies)  # its end tells the grader that the worker has ended
@@ -74,9 +82,12 @@ def confine(order: dict[str, Any]) -> None:
     """Give the process its own empty folder and view of processes, then take every privilege from it for good."""
     home = order["home"]
     done(libc.mount(None, b"/", None, PRIVATE, None))
-    done(libc.mount(b"tmpfs", home.encode(), b"tmpfs", PLAIN, f"mode=1777,size={order['size']}".encode()))
+    most = f"mode=1777,size={order['size']},nr_inodes={order['files']}"
+    done(libc.mount(b"tmpfs", home.encode(), b"tmpfs", PLAIN, most.encode()))
     done(libc.mount(b"proc", b"/proc", b"proc", READ_ONLY_PROC, None))
     os.chdir(home)
+    if not order["uid"]:
+        done(libc.unshare(OWN_USER))  # before its limits, which would count all workers if they held out here too
     worker.limit(order["limits"])
     worker.become(order["uid"])
     done(libc.capset((ctypes.c_uint32 * 2)(CAPABILITIES_V3, 0), (ctypes.c_uint32 * 6)()))
