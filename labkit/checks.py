@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Any
 
 from labkit import answers, feedback, journal, kernel
+from labkit.exercises import ROUNDED
 from labkit.exercises import Exercise as Exercise
 from labkit.steps import Task
 from labkit.verdict import Verdict
@@ -104,7 +105,7 @@ def _noted(exercise: Exercise, answer: Any, verdict: Verdict) -> Verdict:
     if first is not None and exercise.step not in ("function", "written"):
         before = answers.in_words(_remembered(first.answer))
         verdict = replace(verdict, first="" if before == now else before)
-    if verdict.status != "wrong":
+    if verdict.status != "wrong" or verdict.message == ROUNDED:
         return verdict
     hints, tries = exercise.feedback.hints, _different_tries(exercise.id)
     return replace(verdict, hints=hints[:tries], hints_left=max(0, len(hints) - tries))

@@ -39,7 +39,7 @@ class Outcome:
     value: Any = None
     error: str = ""  # "ZeroDivisionError: division by zero"
     stopped: bool = False  # it was still running when its time was over
-    changed: str = ""  # the argument it changed, if any
+    changed: str = ""  # the argument it changed, by its name or in words
 
     @property
     def blank(self) -> bool:
@@ -176,7 +176,7 @@ def judge(task: Task, cases: Sequence[Case], outcomes: Sequence[Outcome], names:
     runs = [Run(task, case, outcome) for case, outcome in zip(cases, outcomes, strict=True)]
     wrong = [run for run in runs if run.complaint]
     if not wrong:
-        return Finding("right", f"It agrees with the computation on all {len(runs)} cases.")
+        return Finding("right", f"Your function agrees with the computation on all {len(runs)} cases.")
     by_size = sorted(wrong, key=lambda run: (run.case not in task.visible, len(repr(run.case))))
     smallest = by_size[0]
     if found := _explaining(task, runs):
@@ -201,25 +201,26 @@ class Run:
         """Say what is wrong, without its numbers; "" if nothing is."""
         outcome = self.outcome
         if outcome.stopped:
-            return "It was still running when its time was over: is there a loop that never ends?"
+            return "Your function was still running when its time was over: is there a loop that never ends?"
         if outcome.error:
-            return f"It stops with {outcome.error}."
+            return f"Your function stops with {outcome.error}."
         if outcome.value is None:
-            return "It returns nothing (None): is there a `return` at the end?"
+            return "Your function returns nothing (None): is there a `return` at the end?"
         try:
             read = answers.read_booleans if self.boolean else answers.read_numbers
             self.given = given = read(outcome.value).astype(float)
         except UnreadableError as reason:
-            return f"Its result cannot be read: {reason}"
+            return f"The result cannot be read: {str(reason).replace('your answer', 'it')}"
         if given.shape != self.right.shape:
             found = f"has shape {given.shape}" if given.shape else "is a single number"
-            return f"Its result {found}, expected is {answers.shape_in_words(self.right.shape)}."
+            return f"The result {found}, expected is {answers.shape_in_words(self.right.shape)}."
         if not answers.same(given, self.right):
-            return "Its result differs from the computation."
+            return "The result differs from the computation."
         if self.task.step == "weights" and (given[self.right == 0] != 0).any():  # a leak below any tolerance
             return "A blocked source has weight: it must be exactly 0."
         if outcome.changed:
-            return f"It changes its argument `{outcome.changed}`: work on a copy, or build a new list."
+            named = f"its argument `{outcome.changed}`" if outcome.changed.isidentifier() else outcome.changed
+            return f"Your function changes {named}: work on a copy, or build a new list."
         return ""
 
     @property

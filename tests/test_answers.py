@@ -112,7 +112,7 @@ def test_endless_and_huge_answers_are_refused() -> None:
 def test_masks_are_booleans_or_zero_and_one() -> None:
     assert read_booleans([[True, False], [1, 0.0]]).tolist() == [[True, False], [True, False]]
     for wrong in ([True, 2], ["True"], [True, float("nan")]):
-        with pytest.raises(UnreadableError, match="True and False only"):
+        with pytest.raises(UnreadableError, match="only True and False"):
             read_booleans(wrong)
 
 

@@ -165,10 +165,10 @@ def test_a_function_and_a_text() -> None:
         (["1/3", "2/3", 0], "unreadable", "write the number without quotes"),
         ({1 / 3, 2 / 3, 0}, "unreadable", "a set"),
         ([1 / 4, 1 / 2, 1 / 4], "wrong", "a blocked score set to 0"),
-        ([1 / 3, 0.5, 0.1], "wrong", "Entries 2 and 3 differ. A blocked source has weight: it must be exactly 0."),
+        ([1 / 3, 0.5, 0.1], "wrong", "Entries 2 and 3 are not right yet. A blocked source has weight: it must be exactly 0."),
         ([4 / 3, -1 / 3, 0], "wrong", "A weight is negative"),
         ([0.3, 0.6, 0], "wrong", "The weights do not sum to 1."),
-        ([0.4, 0.6, 0], "wrong", "Entries 1 and 2 differ."),
+        ([0.4, 0.6, 0], "wrong", "Entries 1 and 2 are not right yet."),
         ([1 / 3, 2 / 3, 0], "right", "The exponentials of the allowed scores"),
     ],
 )
@@ -191,11 +191,17 @@ def test_a_wrong_answer_is_located_but_not_given_away() -> None:
         assert "0.67" not in words
         assert "1/3" not in words
     rows = [[1, 0, 0], [1 / 3, 2 / 3, 0], [0.2, 0.2, 0.2]]
-    assert MAP.judge(rows).message == "Row 3, entries 1, 2 and 3 differ. Row 3 does not sum to 1."
+    assert MAP.judge(rows).message == "Row 3, entries 1, 2 and 3 are not right yet. Row 3 does not sum to 1."
     rows[1] = [0.5, 0.5, 0]
-    assert MAP.judge(rows).message.startswith("Rows 2 and 3 differ.")
+    assert MAP.judge(rows).message.startswith("Rows 2 and 3 are not right yet.")
     rows = [[1, 0, 0], [1 / 3, 2 / 3, 0], [0.25, 0.25, 0.6]]
-    assert MAP.judge(rows).message.startswith("Row 3, entry 3 differs.")
+    assert MAP.judge(rows).message.startswith("Row 3, entry 3 is not right yet.")
+
+
+def test_rounded_numbers_earn_no_hint() -> None:
+    with feedback.using({"row": Feedback(hints=("Start with the mask.",), covers=("M1",))}):
+        assert check.weights("row", [0.33, 0.67, 0], **ROW.inputs).hints == ()
+        assert check.weights("row", [0.4, 0.6, 0], **ROW.inputs).hints == ("Start with the mask.",)
 
 
 def test_rounded_numbers_are_told_from_wrong_ones() -> None:
@@ -203,6 +209,7 @@ def test_rounded_numbers_are_told_from_wrong_ones() -> None:
         verdict = ROW.judge(rounded)
         assert (verdict.status, verdict.slip) == ("wrong", None)
         assert verdict.message == "These are the right numbers, rounded. Write fractions such as 2/3, or more decimals."
+        assert verdict.look == ""
     third = Exercise("r", "weights", {"scores": [0, math.log(2), 0], "allowed": [True, True, False]})
     assert third.judge([0.25, 0.5, 0.25]).slip_id == "weights-blocked-score-zero"
     shares = Exercise("r", "weights", {"scores": [1, 2]})
@@ -224,7 +231,7 @@ def test_a_number_and_an_array_of_three_axes_are_located_too() -> None:
     assert Exercise("n", "number", {"by": lambda: 7}).judge(6).message == "The computation gives another number."
     cube = Exercise("c", "split_heads", {"rows": [[1, 2], [3, 4]], "H": 2})
     number = Exercise("c", "number", {"by": cube.truth})
-    assert number.judge([[[1], [3]], [[2], [5]]]).message.startswith("1 of 4 entries differ.")
+    assert number.judge([[[1], [3]], [[2], [5]]]).message.startswith("1 of 4 entries are not right yet.")
 
 
 def test_a_slip_with_another_shape_is_named_all_the_same() -> None:

@@ -157,7 +157,7 @@ def test_two_slips_at_once_are_still_named() -> None:
 def test_a_wrong_result_shows_a_case_of_the_lesson_with_given_and_expected() -> None:
     finding = judged(lambda a, b: dot(a, b) + 1, "dot")
     assert (finding.status, finding.slip) == ("wrong", None)
-    assert finding.message == "Its result differs from the computation."
+    assert finding.message == "The result differs from the computation."
     assert finding.case == "dot(\n  a = [2],\n  b = [-3]\n)\ngave      -5\nexpected  -6"
 
 
@@ -180,11 +180,11 @@ def test_the_message_holds_no_numbers_of_a_case() -> None:
         (lambda a, b: None, "dot", "returns nothing (None)"),
         (lambda a, b: 1 / 0, "dot", "stops with ZeroDivisionError: division by zero"),
         (lambda a: 1, "dot", "stops with TypeError"),
-        (lambda a, b: "six", "dot", "cannot be read: your answer is the text 'six'"),
+        (lambda a, b: "six", "dot", "cannot be read: it is the text 'six'"),
         (lambda a, b: True, "dot", "a boolean is not a number"),
         (lambda A: zip(*A, strict=True), "transpose", "wrap it in list(...)"),
         (lambda a, b: [a, b], "dot", "has shape (2, 1), expected is one number"),
-        (lambda n: [[2.0]], "causal", "True and False only"),
+        (lambda n: [[2.0]], "causal", "only True and False"),
     ],
 )
 def test_what_is_said(function: Any, task: str, message: str) -> None:
@@ -202,7 +202,9 @@ def test_a_changed_input_is_seen_although_the_result_is_right() -> None:
 
     finding = judged(greedy, "normalise")
     assert finding.status == "wrong"
-    assert finding.message == "It changes its argument `row`: work on a copy, or build a new list."
+    assert finding.message == "Your function changes its argument `row`: work on a copy, or build a new list."
+    unnamed = judge(TASKS["normalise"], [[[1, 3]]], [Outcome([0.25, 0.75], changed="an argument")])
+    assert unnamed.message == "Your function changes an argument: work on a copy, or build a new list."
 
 
 def test_the_tasks_own_cases_survive_a_function_that_changes_them() -> None:
@@ -407,7 +409,7 @@ def test_only_what_is_longer_than_the_limit_is_cut(length: int, cut: bool) -> No
 
 def test_a_single_number_is_called_so() -> None:
     finding = judge(TASKS["transpose"], [[[[1, 2]]]], [Outcome(3)])
-    assert finding.message == "Its result is a single number, expected is shape (2, 1): 2 rows of 1."
+    assert finding.message == "The result is a single number, expected is shape (2, 1): 2 rows of 1."
 
 
 def test_a_case_is_shown_with_the_names_it_is_told() -> None:
@@ -434,7 +436,7 @@ def test_a_right_result_with_changed_arguments_is_not_put_down_to_a_slip_that_gi
 
     found = judge(*_judged(TASKS["concatenate"], concatenate))
     assert found.slip is None
-    assert found.message == "It changes its argument `outputs`: work on a copy, or build a new list."
+    assert found.message == "Your function changes its argument `outputs`: work on a copy, or build a new list."
 
 
 def test_a_result_kept_in_one_list_is_copied_before_the_next_call():
