@@ -69,6 +69,7 @@ class Report:
     warning: str = ""
     level: str = ""
     headings: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # what the letters of a choice stand for
 
 
 def class_report(report: Report) -> str:
@@ -78,7 +79,13 @@ def class_report(report: Report) -> str:
     body = ["<h1>Class report</h1>", f'<p class="soft">{_summary(report)}</p>']
     if report.warning:
         body.append(f'<p class="warning">{text(report.warning)}</p>')
-    body += [*_to_do(report), *_marks(counted), *_misunderstood(items), *_help(counted), *_alike(counted)]
+    body += [
+        *_to_do(report),
+        *_marks(counted),
+        *_misunderstood(items, report.choices),
+        *_help(counted),
+        *_alike(counted),
+    ]
     body += [
         *_same_names(counted),
         *_times(counted),
@@ -136,19 +143,19 @@ def _marks(counted: ClassStatistics) -> Iterator[str]:
     )
 
 
-def _misunderstood(items: Sequence[Item]) -> Iterator[str]:
+def _misunderstood(items: Sequence[Item], choices: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     """One row a slip, over all exercises in which it was made."""
     yield "<h2>What the class misunderstood</h2>"
     made: dict[tuple[str, str, str], Counter[str]] = {}
     for item in items:
         for slip, count in item.slips.items():
-            made.setdefault(_named(slip, item), Counter())[item.exercise] += count
+            made.setdefault(_named(slip, item, choices), Counter())[item.exercise] += count
     if not made:
         yield "<p>No known slip was made.</p>"
         return
     ordered = sorted(made.items(), key=lambda one: (-one[1].total(), one[0]))
     rows = [
-        [text(label), str(counts.total()), text(_each(counts)), prose(section)]
+        [prose(label, 160), str(counts.total()), text(_each(counts)), prose(section)]
         for (label, section, _), counts in ordered
     ]
     header = ("slip", "answers", "in", "to revisit")
@@ -162,10 +169,13 @@ def _each(counts: Counter[str], most: int | None = None) -> str:
     return ", ".join(f"{name} ({count})" for name, count in counts.most_common(most))
 
 
-def _named(slip: str, item: Item) -> tuple[str, str, str]:
+def _named(slip: str, item: Item, choices: Mapping[str, Mapping[str, str]]) -> tuple[str, str, str]:
     """Say a slip in words, the lesson section, and the exercise where the slip is not a general one."""
-    known = slips.CATALOGUE.get(slip)
-    return _label(slip), where(item.sections[slip]) or item.lesson.replace("_", " "), "" if known else item.exercise
+    label, section = _label(slip), where(item.sections[slip]) or item.lesson.replace("_", " ")
+    if slip in slips.CATALOGUE:
+        return label, section, ""
+    words = choices.get(item.exercise, {}).get(slip.rpartition(":")[2])
+    return f"{label}: {words}" if words else label, section, item.exercise
 
 
 def _label(slip: str) -> str:

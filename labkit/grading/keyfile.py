@@ -16,12 +16,14 @@ from labkit.grading.notebook import read_notebook
 from labkit.grading.strict import Refused, decode
 
 Role = Literal["given", "answer", "check"]
+Choices = tuple[tuple[str, str], ...]
 
 MARKER = re.compile(r"^\s*#\s*exercise:\s*([A-Za-z0-9_.-]{1,100})(?:\s*\(\s*([0-9.]+)\s*points?\s*\))?", re.MULTILINE)
 _FENCE = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 _OPTIONS = re.compile(r"\A---\n(.*?)^---\n|\A((?::[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,4} +(.+?) *$", re.MULTILINE)
 _OPTION = re.compile(r"^:?(answer|points):\s*(.+?)\s*$", re.MULTILINE)
+_CHOICE = re.compile(r"^- \*\*([A-Z])\*\* +(.+?) *$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class KeyCell:
     id: str = ""
     points: float = 1.0
     heading: str = ""  # of the lesson, above the cell
+    choices: Choices = ()  # letters and what they stand for, as the prose above lists them
     checks: tuple[tuple[str, str, str], ...] = ()  # (step, exercise id, source of the answer expression)
 
     @property
@@ -75,14 +78,18 @@ def read_key(path: Path) -> KeySource:
 
 
 def _from_myst(text: str) -> list[KeyCell]:
-    cells, text, heading, end = [], text.replace("\r\n", "\n"), "", 0
+    text, heading, end = text.replace("\r\n", "\n"), "", 0
+    choices: Choices = ()
+    cells = []
     for fence in _FENCE.finditer(text):
-        body, heading, end = fence[1], _heading(text[end : fence.start()], heading), fence.end()
+        body, prose, end = fence[1], text[end : fence.start()], fence.end()
+        heading, choices = _heading(prose, heading), _choices(prose, choices)
         head = _OPTIONS.match(body)
         options = dict(_OPTION.findall(head[0])) if head else {}
         source = body[head.end() :] if head else body
         if "answer" in options:
-            cells.append(KeyCell("answer", source, options["answer"], float(options.get("points", 1)), heading))
+            points = float(options.get("points", 1))
+            cells.append(KeyCell("answer", source, options["answer"], points, heading, choices))
         else:
             cells.append(KeyCell("given", source))
     return cells
@@ -90,16 +97,18 @@ def _from_myst(text: str) -> list[KeyCell]:
 
 def _from_notebook(data: bytes) -> list[KeyCell]:
     cells, heading = [], ""
+    choices: Choices = ()
     for cell in read_notebook(data)[0]:
         if cell.kind != "code":
-            heading = _heading(cell.source, heading)
+            heading, choices = _heading(cell.source, heading), _choices(cell.source, choices)
             continue
         marker = MARKER.search(cell.source)
         if cell.exercise and not cell.locked:
             points = float(marker[2]) if marker and marker[2] else 1.0
-            cells.append(KeyCell("answer", cell.source, cell.exercise, points, heading))
+            cells.append(KeyCell("answer", cell.source, cell.exercise, points, heading, choices))
         elif marker:
-            cells.append(KeyCell("answer", cell.source, marker[1], float(marker[2] or 1), heading))
+            points = float(marker[2] or 1)
+            cells.append(KeyCell("answer", cell.source, marker[1], points, heading, choices))
         else:
             cells.append(KeyCell("given", cell.source))
     return cells
@@ -107,6 +116,15 @@ def _from_notebook(data: bytes) -> list[KeyCell]:
 
 def _heading(prose: str, before: str) -> str:
     return next(reversed(_HEADING.findall(prose)), before)
+
+
+def _choices(prose: str, before: Choices) -> Choices:
+    """List the options of a question as its prose words them; one list serves all questions under its heading.
+
+    >>> _choices("Which?" + chr(10) + "- **A** Only `x`" + chr(10) + "- **B** Both", ())
+    (('A', 'Only `x`'), ('B', 'Both'))
+    """
+    return tuple(_CHOICE.findall(prose)) or (() if _HEADING.search(prose) else before)
 
 
 def _with_checks(cell: KeyCell) -> KeyCell:

@@ -9,7 +9,7 @@ import ast
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import cleandoc
 from itertools import groupby
@@ -39,6 +39,7 @@ class Listed:
     rubric: str = ""
     personal: bool = False
     heading: str = ""
+    choices: dict[str, str] = field(default_factory=dict)
 
 
 class Graded:
@@ -63,6 +64,11 @@ class Graded:
     def headings(self) -> dict[str, str]:
         """The heading of the lesson under which each exercise stands."""
         return {one.exercise: one.heading for one in self.exercises}
+
+    @property
+    def choices(self) -> dict[str, dict[str, str]]:
+        """What the letters of each choice stand for."""
+        return {one.exercise: one.choices for one in self.exercises}
 
     @property
     def lessons(self) -> dict[str, float]:
@@ -167,7 +173,8 @@ def _pages(out: Path, graded: Graded) -> None:
         if stale.name not in names:
             stale.unlink(missing_ok=True)  # another grader may have been faster
     refused = [refusal.reason for refusal in graded.store.refusals()]
-    report = Report(counted, written, graded.rubrics, refused, graded.warning, graded.facts.get("level", ""), headings)
+    level = graded.facts.get("level", "none")
+    report = Report(counted, written, graded.rubrics, refused, graded.warning, level, headings, graded.choices)
     _replace(out / "class_report.html", class_report(report))
 
 

@@ -272,10 +272,11 @@ def _exercises(sources: Sequence[KeySource]) -> str:
     """Note down what the reports have to know of the keys: never a truth, only what a lecturer may read."""
     return json.dumps(
         [
-            (source.lesson, item.id, item.points, item.rubric, item.personal, headings[item.cell])
+            (source.lesson, item.id, item.points, item.rubric, item.personal, cell.heading, dict(cell.choices))
             for source in sources
-            for headings in [{cell.id: cell.heading for cell in source.cells if cell.role == "answer"}]
+            for cells in [{cell.id: cell for cell in source.cells if cell.role == "answer"}]
             for item in run_key(source).items
+            for cell in [cells[item.cell]]
         ]
     )
 

@@ -93,6 +93,14 @@ def test_what_could_not_be_read_says_nothing_about_the_class(verdict: str) -> No
     assert [one[:2] for one in made.trouble] == [("Ada", "03_masks")]
 
 
+def test_a_wrong_choice_is_told_in_its_own_words() -> None:
+    chose = row("Ada", mark("masks-route", 0, slip="masks-route:A", section="M1"), mark("other", 0, slip="other:A"))
+    html = shown(counted(chose), choices={"masks-route": {"A": "Only `x` & y", "B": "Both"}})
+    assert "chose A: Only <code>x</code> &amp; y" in html
+    assert "Both" not in html
+    assert re.search(r"<td[^>]*>chose A</td>", html)  # a key without such a list
+
+
 def test_slips_are_counted_over_all_exercises() -> None:
     slip = {"slip": "weights-mask-ignored", "section": "M1"}
     html = words(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,19 @@ def test_keys_of_a_folder_prefer_the_source(tmp_path: Path) -> None:
     for name in ("a.md", "a.ipynb", "b.ipynb", "README.md"):
         (tmp_path / name).write_text(KEY if name == "a.md" else "# text\n")
     assert [path.name for path in find_keys(tmp_path)] == ["a.md", "b.ipynb"]
+
+
+@pytest.mark.parametrize(
+    "lesson", sorted((Path(__file__).parents[2] / "answer_keys").glob("*.md")), ids=lambda p: p.stem
+)
+def test_source_and_notebook_of_a_lesson_say_the_same_of_its_answers(lesson: Path) -> None:
+    source, built = (
+        [(cell.id, cell.points, cell.heading, cell.choices) for cell in read_key(path).cells if cell.role == "answer"]
+        for path in (lesson, lesson.with_suffix(".ipynb"))
+    )
+    assert source == built
+    assert any(choices for *_, choices in source)
+    listed = {letter + words for *_, choices in source for letter, words in choices}
+    assert listed == {
+        "".join(one) for one in re.findall(r"^- \*\*(.)\*\* (.+)$", lesson.read_text("utf-8"), re.MULTILINE)
+    }
