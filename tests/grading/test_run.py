@@ -401,4 +401,5 @@ def test_a_student_who_left_does_not_stop_the_reports(classroom: Path, tmp_path:
         store.mark_by_hand([Manual("gone", "say", 1.0)])
     sheet = out / "manual.csv"
     sheet.write_text("student,exercise,points\ngone,say,1\n", encoding="utf-8")
-    assert take_manual(Store(out), sheet) == 1
+    with Store(out) as store:
+        assert take_manual(store, sheet) == 1
