@@ -199,7 +199,7 @@ def takes_one_argument(function: Any) -> bool:
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 1
 
 
-ROUNDED = "These are the right numbers, rounded. Write fractions such as 2/3, or more decimals."
+ROUNDED = "Right, but rounded. Write fractions such as 2/3, or more decimals."
 
 
 # One judge for each kind of answer -----------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def _broken_rule_of_weights(given: Array, inputs: Inputs) -> str:
 def _broken_rule_of_mixtures(given: Array, inputs: Inputs) -> str:
     values = np.asarray(inputs["values"], dtype=float)
     if ((given < values.min(axis=-2) - 1e-9) | (given > values.max(axis=-2) + 1e-9)).any():
-        return "A coordinate lies outside the range of the values it is mixed from: a mixture cannot."
+        return "A coordinate lies outside the range of the values it is mixed from, where no mixture can lie."
     return ""
 
 

@@ -344,7 +344,8 @@ def test_a_task_that_does_not_exist_is_answered_with_those_that_do(tmp_path: Pat
 
 def test_what_is_written_and_what_is_computed_are_both_shown(tmp_path: Path) -> None:
     [found] = refused(tmp_path, LESSON.replace("[1/3, 2/3, 0]", "[1/3, 1/3, 0]"))
-    assert "disagree: [0.3333, 0.3333, 0] is written, [0.3333, 0.6667, 0] is computed. Entry 2 is not right yet." in found
+    both = "[0.3333, 0.3333, 0] is written, [0.3333, 0.6667, 0] is computed."
+    assert f"disagree: {both} Entry 2 is not right yet." in found
 
 
 YAML = [
