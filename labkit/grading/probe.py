@@ -74,6 +74,8 @@ def write_large():
         file.write(bytes(LARGE))
 def memory():
     bytearray(MEMORY)
+def own_device():
+    os.chmod("/dev/null", os.stat("/dev/null").st_mode & 0o7777)  # which only its owner may
 def call_host():
     socket.socket(40, socket.SOCK_STREAM)  # AF_VSOCK: from a virtual machine to its host
 def call_neighbour():
@@ -91,7 +93,8 @@ held = {
     "processes": len([name for name in os.listdir("/proc") if name.isdigit()]) <= 3 and os.getpgrp() > 0,  # 0: outside
     "neighbours": not os.path.exists("left") and refused(call_neighbour) and refused(find_memory),
     "user": os.getuid() not in (0, OWNER) and int(status.get("CapEff", "1"), 16) == 0,
-    "disk": all(refused(lambda: open(place + "/labkit-probe", "w")) for place in ("", "/dev", "/dev/shm", FOLDER)),
+    "disk": all(refused(lambda: open(place + "/labkit-probe", "w")) for place in ("", "/dev", "/dev/shm", FOLDER))
+    and refused(own_device),
     "memory": refused(memory),
     "forks": refused(forks),
     "size": refused(write_large),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -298,7 +299,9 @@ def test_a_process_may_be_forked_while_a_fork_server_starts(box: Sandbox) -> Non
     thread = threading.Thread(target=start)
     thread.start()
     begun.wait()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads, which is what this is about
+        child = os.fork()
     if child == 0:
         os._exit(not processes._one_at_a_time.acquire(timeout=3))
     assert os.waitpid(child, 0)[1] == 0
@@ -429,6 +432,11 @@ def test_numpy_in_the_worker_is_the_graders(box: Sandbox) -> None:
 def test_a_level_a_sandbox_holds_every_claim(report: Report) -> None:
     assert report.sandbox is not None
     assert set(probe(report.sandbox).held) == set(CLAIMS)
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only on a machine of root's")
+def test_a_worker_that_is_really_root_holds_neither_devices_nor_process_limit(box: Sandbox) -> None:
+    assert not {"disk", "forks"} & set(probe(Sandbox("bubblewrap-user", box.bwrap)).held)
 
 
 def test_doctor_says_level_and_promises(report: Report) -> None:
