@@ -187,11 +187,13 @@ def _shown(leaf: Any) -> str:
 def differing(given: Array, expected: Array) -> Array:
     """Mark the entries that differ: `|given - expected| > 1e-6 max(1, max|expected|)`; inf and NaN must agree."""
     finite = np.isfinite(expected)
-    scale = max(1.0, float(np.max(np.abs(expected[finite]), initial=0)))
+    scale = max(1.0, float(np.abs(expected[finite]).max(initial=0)))
     with np.errstate(invalid="ignore"):
-        close = np.abs(given - expected) <= TOLERANCE * scale
+        apart = ~(np.abs(given - expected) <= TOLERANCE * scale)
+    if finite.all():
+        return np.asarray(apart)
     alike = (given == expected) | (np.isnan(given) & np.isnan(expected))
-    return np.asarray(~np.where(finite, close, alike))
+    return np.asarray(np.where(finite, apart, ~alike))
 
 
 def is_rounded(given: Array, exact: Array) -> bool:
@@ -204,7 +206,7 @@ def is_rounded(given: Array, exact: Array) -> bool:
     """
     if given.shape != exact.shape or not np.isfinite(given).all():
         return False
-    if not _is_near(given, exact, 0.01):  # then it is not near by any smaller unit either
+    if (np.abs(given - exact) > 0.01 + 1e-9).any():  # too far off for two decimals, and so for more
         return False
     return any(_has_decimals(given, d) and _is_near(given, exact, 10.0**-d) for d in (2, 3, 4, 5))
 

@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -38,7 +39,7 @@ class KeyCell:
     choices: Choices = ()  # letters and what they stand for, as the prose above lists them
     checks: tuple[tuple[str, str, str], ...] = ()  # (step, exercise id, source of the answer expression)
 
-    @property
+    @cached_property
     def binds(self) -> tuple[str, ...]:
         """The names the cell gives a value."""
         return bound_names(self.source)

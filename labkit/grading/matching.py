@@ -10,6 +10,7 @@ Locked cells are never read: the key's own stand in their place.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -68,11 +69,13 @@ class _Seen:
 
 def match(key: Key, cells: Sequence[Cell]) -> Match:
     """Lay a notebook over a key."""
-    keyed = key.answers()
+    keyed, placed = key.answers(), defaultdict(list)
     given = {stage.cell.source.strip() for stage in key.stages if stage.cell.role != "answer"}
     seen = [_identified(cell, keyed) for cell in cells if not cell.locked and cell.source.strip() not in given]
+    for place, one in enumerate(seen):
+        placed[one.id].append(place)
     taken: dict[int, str] = {}  # position in seen -> answer cell
-    answers = {id: _answer(cell, seen, taken) for id, cell in keyed.items()}
+    answers = {id: _answer(cell, seen, placed[id], taken) for id, cell in keyed.items()}
     unknown = sorted({one.id for one in seen if one.id and one.id not in keyed})
     notes = tuple(f"a cell carries the unknown exercise id {name!r}" for name in unknown[:5])
     return Match(answers, tuple(_program(key, seen, taken)), notes)
@@ -92,8 +95,7 @@ def _without_role(name: str, keyed: dict[str, KeyCell]) -> str:
     return name if name in keyed else name.removeprefix("answer-")
 
 
-def _answer(cell: KeyCell, seen: list[_Seen], taken: dict[int, str]) -> Answer:
-    own = [i for i, one in enumerate(seen) if one.id == cell.id]
+def _answer(cell: KeyCell, seen: list[_Seen], own: list[int], taken: dict[int, str]) -> Answer:
     found: Found = seen[own[0]].found if own else "missing"
     notes = []
     if len(own) > 1:
@@ -134,6 +136,8 @@ def _missing(cell: KeyCell, seen: list[_Seen], own: list[int]) -> list[str]:
 
 def _by_name(names: Sequence[str], seen: list[_Seen], taken: dict[int, str]) -> list[int]:
     """Find, for each name, the last cell without an id of its own that binds it."""
+    if not names:
+        return []
     wanted = set(names)
     free = [i for i, one in enumerate(seen) if not one.id and i not in taken and one.cell.kind == "code"]
     binding = {name: i for i in free for name in wanted.intersection(seen[i].binds)}

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 MAX_DEPTH = 64
 
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_NOT_BRACKETS = bytes(set(range(256)) - _STEP.keys())
+_NEITHER_QUOTE_NOR_BRACKET = bytes(set(range(256)) - _STEP.keys() - {ord('"')})
 
 
 class Refused(Exception):  # noqa: N818  (a decision, not a fault)
@@ -54,8 +54,8 @@ def nesting(text: str) -> int:
     (3, 3)
     """
     unescaped = text.replace("\\\\", "").replace('\\"', "")
-    outside = "".join(unescaped.split('"')[::2])
-    brackets = outside.encode("ascii", "ignore").translate(None, _NOT_BRACKETS)
+    marks = unescaped.encode("ascii", "ignore").translate(None, _NEITHER_QUOTE_NOR_BRACKET)
+    brackets = b"".join(marks.split(b'"')[::2])
     return max(accumulate(_STEP[bracket] for bracket in brackets), default=0)
 
 
