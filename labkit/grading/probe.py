@@ -172,7 +172,7 @@ def _candidates() -> tuple[Way, ...]:
     root = os.geteuid() == 0
     ways: list[Way] = []
     if bubblewrap():
-        ways += ["bubblewrap-root", "bubblewrap-user"] if root else ["bubblewrap-user"]
+        ways += ["bubblewrap-root", "bubblewrap-each-root"] if root else ["bubblewrap-user", "bubblewrap-each-user"]
     return (*ways, "own-uid" if root else "limits")
 
 

@@ -3,10 +3,12 @@
 Ways to confine a worker, best first. A way is used only after a probe has seen it hold, never because it is installed.
 - bubblewrap as root: no user namespace (containers often forbid it), own user id given up to inside.
 - bubblewrap as an ordinary user: through a user namespace.
+- a bubblewrap for each worker, as root or as an ordinary user: slower, for systems that let nobody inside one make
+  namespaces (AppArmor on some of them).
 - own user id only (root without bubblewrap), or resource limits only: say what they do not promise.
 
-Inside bubblewrap one process stays for a whole class. It has loaded NumPy, which takes longer than everything a worker
-does, and forks a worker into namespaces of its own for each submission.
+In the first two one process stays inside bubblewrap for a whole class. It has loaded NumPy, which takes longer than
+everything a worker does, and forks a worker into namespaces of its own for each submission.
 """
 
 from __future__ import annotations
@@ -36,8 +38,11 @@ from labkit.errors import LabkitError
 from labkit.grading import seccomp
 from labkit.grading.model import Level
 
-Way = Literal["bubblewrap-root", "bubblewrap-user", "own-uid", "limits"]
-WAYS: dict[Way, Level] = {"bubblewrap-root": "A", "bubblewrap-user": "A", "own-uid": "B", "limits": "C"}
+Way = Literal["bubblewrap-root", "bubblewrap-user", "bubblewrap-each-root", "bubblewrap-each-user", "own-uid", "limits"]
+WAYS: dict[Way, Level] = {
+    **{"bubblewrap-root": "A", "bubblewrap-user": "A", "bubblewrap-each-root": "A", "bubblewrap-each-user": "A"},
+    **{"own-uid": "B", "limits": "C"},
+}
 
 TMPFS = 16 << 20
 FILES = 4096  # an empty file costs memory too
@@ -87,6 +92,11 @@ class Sandbox:
         """A, B or C."""
         return WAYS[self.way]
 
+    @property
+    def forks(self) -> bool:
+        """Whether workers are forked inside one bubblewrap."""
+        return self.way in ("bubblewrap-root", "bubblewrap-user")
+
 
 class SandboxError(Exception):
     """The sandbox itself does not work: never the fault of a submission."""
@@ -111,12 +121,12 @@ def ready(fd: int, seconds: float, event: int | None = None) -> bool:
 
 def start(sandbox: Sandbox, requests: int, replies: int) -> Process:
     """Start a worker that reads requests and writes replies at these pipe ends; the caller closes its own copies."""
-    if sandbox.level != "A":
-        return Alone(sandbox, requests, replies)
-    return Forked(_server(sandbox), sandbox, requests, replies)
+    if sandbox.forks:
+        return Forked(_server(sandbox), sandbox, requests, replies)
+    return Alone(sandbox, requests, replies)
 
 
-# Level A: forked inside bubblewrap
+# Forked inside one bubblewrap
 
 
 class ForkServer:
@@ -187,12 +197,11 @@ class Forked:
 
     def __init__(self, server: ForkServer, sandbox: Sandbox, requests: int, replies: int) -> None:
         self.server, self.sandbox = server, sandbox
-        root = sandbox.way == "bubblewrap-root"
         order = {
             "home": SCRATCH,
             "size": TMPFS,
             "files": FILES,
-            "uid": _some_uid() if root else 0,
+            "uid": _some_uid() if sandbox.way == "bubblewrap-root" else 0,
             "limits": sandbox.limits.resources(beside=1),  # beside the worker: the first process of its namespace
             "filter": seccomp.program().hex(),
         }
@@ -255,46 +264,55 @@ def end_servers() -> None:
         _servers.popitem()[1].end()
 
 
-# Levels B and C: a program of its own
+# A program of its own
 
 
 class Alone:
-    """A worker without walls around it: its folder, its limits and, for root, a user id of its own."""
+    """A worker in a bubblewrap of its own, or without walls: its folder, its limits and, for root, its user id."""
 
     def __init__(self, sandbox: Sandbox, requests: int, replies: int) -> None:
-        self.uid = _some_uid() if sandbox.way == "own-uid" else 0
-        self.folder = tempfile.TemporaryDirectory(prefix="labkit-")
-        if self.uid:
+        walled = sandbox.level == "A"
+        self.uid = _some_uid() if sandbox.way in ("bubblewrap-each-root", "own-uid") else 0
+        self.folder = None if walled else tempfile.TemporaryDirectory(prefix="labkit-")
+        if self.folder and self.uid:
             os.chown(self.folder.name, self.uid, self.uid)
-        stage = {"limits": sandbox.limits.resources(), "uid": self.uid, "path": [_numpy_site()]}
-        program = [str(INSIDE / "worker.py"), json.dumps(stage), str(requests), str(replies)]
+        limits = sandbox.limits.resources(beside=sandbox.way == "bubblewrap-each-user")  # bubblewrap's own process
+        stage = {"limits": limits, "uid": self.uid, "path": [_numpy_site()]}
+        script = f"{PROGRAM}/inside/worker.py" if walled else str(INSIDE / "worker.py")
+        home = self.folder.name if self.folder else "/"
+        filtered = _filter()
         self.gone, alive = os.pipe()
+        walls = [*_command(sandbox), "--sync-fd", str(alive), *_filtered(filtered)] if walled else []
+        program = [_interpreter(), *ALONE, script, json.dumps(stage), str(requests), str(replies)]
         try:
             self.process = subprocess.Popen(
-                [_interpreter(), *ALONE, *program],
-                env=_environment(self.folder.name),
-                cwd=self.folder.name,
+                [*walls, *program],
+                env=_environment(SCRATCH if walled else home),
+                cwd=home,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=[requests, replies, alive],
+                pass_fds=[requests, replies, alive, filtered],
                 start_new_session=True,
             )
         finally:
             os.close(alive)
+            os.close(filtered)
 
     def end(self) -> None:
-        """Kill its process group and every process of its user id."""
+        """Kill its process group and, where nothing surrounds it, every process of its user id."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        _kill_user(self.uid)
+        if self.folder:
+            _kill_user(self.uid)
         ready(self.gone, 5.0)  # end of file: the last process that could hold it has ended
         os.close(self.gone)
-        self.folder.cleanup()
+        if self.folder:
+            self.folder.cleanup()
 
     def broken(self) -> bool:
-        """There is nothing around it that could break."""
+        """Nothing is around it that others share."""
         return False
 
 
@@ -313,6 +331,18 @@ def _kill_user(uid: int) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
+def _filter() -> int:
+    """Give a pipe that holds the filter of system calls; it is far smaller than a pipe's buffer."""
+    read, write = os.pipe()
+    os.write(write, seccomp.program())
+    os.close(write)
+    return read
+
+
+def _filtered(filtered: int) -> list[str]:
+    return ["--seccomp", str(filtered)] if seccomp.program() else []
+
+
 # What a worker sees
 
 
@@ -321,12 +351,13 @@ def _command(sandbox: Sandbox) -> list[str]:
     paths = visible_paths()
     parents = sorted({str(parent) for path in paths for parent in Path(path).parents} - {"/"})
     folders = [word for parent in (*parents, SCRATCH) for word in ("--perms", "0755", "--dir", parent)]
+    scratch = () if sandbox.forks else ("--perms", "1777", "--size", str(TMPFS), "--tmpfs", SCRATCH)
     mounts = [word for path in paths for word in ("--ro-bind", path, path)]
     links = [word for path in ("/lib", "/lib64", "/lib32", "/bin") for word in _link(path)]
     devices = [word for name in DEVICES for word in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
     return [
         sandbox.bwrap,
-        *_identity(sandbox.way),
+        *_identity(sandbox),
         *("--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
         *("--die-with-parent", "--new-session"),
         *folders,  # made by hand, because bubblewrap makes them unreadable for everybody but root
@@ -334,15 +365,17 @@ def _command(sandbox: Sandbox) -> list[str]:
         *_hidden(paths),
         *links,
         *("--ro-bind", str(INSIDE), f"{PROGRAM}/inside"),
-        *("--proc", "/proc", *devices),
-        *("--remount-ro", "/"),
+        *("--proc", "/proc", *devices, *scratch),
+        *("--remount-ro", "/", "--chdir", SCRATCH),
     ]
 
 
-def _identity(way: Way) -> Iterator[str]:
-    """Give the fork server what it needs to make namespaces and mounts; a worker gives all of it up."""
-    yield from ("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN")
-    if way == "bubblewrap-root":  # a worker changes to its own user id, which needs these two
+def _identity(sandbox: Sandbox) -> Iterator[str]:
+    """Leave no privilege but what a fork server needs for namespaces and mounts, and root to change its user id."""
+    yield from ("--cap-drop", "ALL")
+    if sandbox.forks:
+        yield from ("--cap-add", "CAP_SYS_ADMIN")
+    if sandbox.way in ("bubblewrap-root", "bubblewrap-each-root"):
         yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
     else:
         yield from ("--unshare-user", "--uid", "61000", "--gid", "61000")

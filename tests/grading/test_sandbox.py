@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,20 @@ def test_a_cell_that_is_python_is_left_alone() -> None:
 # Around it
 
 
+@pytest.fixture
+def forked(report: Report) -> Sandbox:
+    assert report.sandbox is not None
+    assert report.sandbox.forks
+    return report.sandbox
+
+
+@pytest.fixture(params=["bubblewrap-", "bubblewrap-each-"])
+def box(request: pytest.FixtureRequest, forked: Sandbox) -> Sandbox:
+    """Every promise holds in both ways: forked inside one bubblewrap, and a bubblewrap for each worker."""
+    way: Any = forked.way.replace("bubblewrap-", request.param)
+    return replace(forked, way=way)
+
+
 def test_values_travel_both_ways(box: Sandbox) -> None:
     with Worker(box) as one:
         one.set({"A": array(np.array([[1, 2]])), "flag": array(np.array([True])), "words": "é"})
@@ -187,10 +202,10 @@ def test_nothing_a_worker_changes_reaches_the_next(box: Sandbox) -> None:
         assert other.value("total").value == 1
 
 
-@pytest.fixture(params=["bubblewrap-root", "bubblewrap-user"])
-def each(request: pytest.FixtureRequest, box: Sandbox) -> Sandbox:
-    way = Sandbox(request.param, box.bwrap)
-    if way.way == "bubblewrap-root" and os.geteuid() != 0:
+@pytest.fixture(params=["bubblewrap-root", "bubblewrap-user", "bubblewrap-each-root", "bubblewrap-each-user"])
+def each(request: pytest.FixtureRequest, forked: Sandbox) -> Sandbox:
+    way = Sandbox(request.param, forked.bwrap)
+    if way.way.endswith("root") and os.geteuid() != 0:
         pytest.skip("only on a machine of root's")
     try:
         with Worker(way):
@@ -220,7 +235,7 @@ except OSError:
 
 
 def test_no_worker_uses_up_the_processes_of_another(each: Sandbox) -> None:
-    if each.way == "bubblewrap-user" and os.geteuid() == 0:
+    if each.way.endswith("user") and os.geteuid() == 0:
         pytest.skip("only on a machine of an ordinary user's: root's processes are not counted")
     with Worker(each) as one, Worker(each) as other:
         for worker in (one, other):
@@ -230,6 +245,7 @@ def test_no_worker_uses_up_the_processes_of_another(each: Sandbox) -> None:
             assert third.value("1").value == 1
 
 
+@pytest.mark.parametrize("each", ["bubblewrap-root", "bubblewrap-user"], indirect=True)  # bubblewrap has no such limit
 def test_its_folder_holds_a_limited_number_of_files(each: Sandbox) -> None:
     with Worker(each) as one:
         reply = one.run(f"for number in range({processes.FILES}):\n    open(str(number), 'w').close()")
@@ -260,16 +276,16 @@ def test_the_filter_lets_ordinary_sockets_be(box: Sandbox) -> None:
         assert one.run("import socket\nfor family in (1, 2, 10):\n    socket.socket(family).close()").ok
 
 
-def test_the_fork_server_outlives_the_thread_that_started_it(box: Sandbox) -> None:
+def test_the_fork_server_outlives_the_thread_that_started_it(forked: Sandbox) -> None:
     processes.end_servers()
-    thread = threading.Thread(target=processes._server, args=(box,))
+    thread = threading.Thread(target=processes._server, args=(forked,))
     thread.start()
     thread.join()
-    assert not processes._server(box).gone(0.3)
+    assert not processes._server(forked).gone(0.3)
 
 
-def test_a_fork_server_that_hangs_is_our_fault_and_another_one_starts(box: Sandbox) -> None:
-    hurried = Sandbox(box.way, box.bwrap, Limits(start=2.0))
+def test_a_fork_server_that_hangs_is_our_fault_and_another_one_starts(forked: Sandbox) -> None:
+    hurried = Sandbox(forked.way, forked.bwrap, Limits(start=2.0))
     with Worker(hurried) as one:
         assert isinstance(one.process, processes.Forked)
         server = descendants(one.process.server.process.pid)[1]
@@ -281,14 +297,14 @@ def test_a_fork_server_that_hangs_is_our_fault_and_another_one_starts(box: Sandb
     assert not Path(f"/proc/{server}").exists()
 
 
-def test_a_fork_server_ended_by_another_thread_is_our_fault_too(box: Sandbox) -> None:
-    with Worker(box) as one:
+def test_a_fork_server_ended_by_another_thread_is_our_fault_too(forked: Sandbox) -> None:
+    with Worker(forked) as one:
         processes.end_servers()
         with pytest.raises(SandboxError, match="itself"):
             one.run("import time; time.sleep(5)")  # its own end may come a moment later
 
 
-def test_a_process_may_be_forked_while_a_fork_server_starts(box: Sandbox) -> None:
+def test_a_process_may_be_forked_while_a_fork_server_starts(forked: Sandbox) -> None:
     begun = threading.Event()
 
     def start() -> None:
@@ -308,7 +324,7 @@ def test_a_process_may_be_forked_while_a_fork_server_starts(box: Sandbox) -> Non
     thread.join()
 
 
-def test_a_grader_with_many_open_files_starts_workers_that_inherit_none(box: Sandbox) -> None:
+def test_a_grader_with_many_open_files_starts_workers_that_inherit_none(forked: Sandbox) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most[1] < 4200:
         pytest.skip("only on a machine that allows 4200 open files")
@@ -316,7 +332,7 @@ def test_a_grader_with_many_open_files_starts_workers_that_inherit_none(box: San
     processes.end_servers()
     files = [os.open(os.devnull, os.O_RDONLY) for _ in range(4100)]
     try:
-        with Worker(box) as one:
+        with Worker(forked) as one:
             found = one.value("sorted(int(fd) for fd in __import__('os').listdir('/proc/self/fd'))").value
         assert len(found) <= 6  # three of nothing, two pipes, and the folder being listed
     finally:
@@ -339,14 +355,14 @@ def test_a_start_that_is_broken_off_leaves_nothing_open(box: Sandbox, monkeypatc
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_fork_server_that_has_ended_is_our_fault_and_another_one_starts(box: Sandbox) -> None:
-    with Worker(box) as one:
+def test_a_fork_server_that_has_ended_is_our_fault_and_another_one_starts(forked: Sandbox) -> None:
+    with Worker(forked) as one:
         assert isinstance(one.process, processes.Forked)
         one.process.server.process.kill()
         assert one.process.server.gone(5)
         with pytest.raises(SandboxError, match="itself"):
             one.value("1")
-    with Worker(box) as other:
+    with Worker(forked) as other:
         assert other.value("1").value == 1
 
 
@@ -366,7 +382,7 @@ def test_a_killed_grader_leaves_no_process(box: Sandbox) -> None:
     with grader, grader.stdout as lines:
         assert lines.readline() == b"begun\n"
         started = descendants(grader.pid)
-        assert len(started) >= 4  # bubblewrap, fork server, the first of a namespace, worker
+        assert len(started) >= 3  # bubblewrap (and what it forks), the first of a namespace, the worker
         grader.kill()
     end = time.monotonic() + 10
     while any(Path(f"/proc/{pid}").exists() for pid in started):

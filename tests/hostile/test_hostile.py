@@ -171,7 +171,7 @@ def workers() -> list[int]:
         except OSError:
             continue
         parents[int(entry.parent.name)] = int(status["PPid"])
-        if len(status["NSpid"].split()) > 2:
+        if len(status["NSpid"].split()) > 2 and "Z" not in status["State"]:  # a dead one may wait to be buried
             deep.append(int(entry.parent.name))
     return [pid for pid in deep if os.getpid() in ancestors(pid, parents)]
 
