@@ -7,6 +7,8 @@ import json
 import multiprocessing
 import os
 import pickle
+import signal
+import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -321,11 +323,31 @@ def executor_for(jobs: int, executor: Executor | None = None) -> Iterator[Execut
         return
     # Forked processes share the keys that have been run; forking happens here, before anything starts a thread.
     fork = "fork" if "fork" in multiprocessing.get_all_start_methods() and os.name == "posix" else None
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context(fork)) as pool:
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context(fork), _end_with_grader)
+    try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             pool.submit(os.getpid).result()
         yield pool
+    except BaseException:  # Ctrl-C, say: nobody waits for the students in flight, they are marked next time
+        for process in pool._processes.values():
+            process.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _end_with_grader() -> None:
+    """Leave Ctrl-C to the grader, and end when it ends, however that comes about."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    grader = multiprocessing.parent_process()
+    assert grader is not None
+
+    def follow() -> None:
+        grader.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
 
 
 def mark_with(settings: bytes, work: Work) -> list[Result]:

@@ -63,3 +63,18 @@ def notebook() -> Callable[..., bytes]:
 
 def _cell(source: str, metadata: dict[str, Any]) -> dict[str, Any]:
     return {"cell_type": "code", "metadata": metadata, "source": source, "outputs": [], "execution_count": None}
+
+
+@pytest.fixture(scope="session")
+def descendants() -> Callable[[int], list[int]]:
+    """List the processes that a process has started, and those have started."""
+
+    def below(pid: int) -> list[int]:
+        try:
+            threads = list(Path(f"/proc/{pid}/task").iterdir())
+            children = [int(word) for thread in threads for word in (thread / "children").read_text().split()]
+        except OSError:  # it has just ended
+            return []
+        return children + [further for child in children for further in below(child)]
+
+    return below

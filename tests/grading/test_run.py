@@ -318,6 +318,31 @@ def done(out: Path) -> int:
         return 0
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGKILL"])
+def test_a_grader_that_is_ended_takes_all_its_processes_along(
+    tmp_path: Path, notebook: Notebook, report: Report, descendants: Callable[[int], list[int]], name: str
+) -> None:
+    assert report.level == "A"
+    for place in range(8):
+        (tmp_path / "class" / f"s{place}").mkdir(parents=True)
+        endless = notebook(write_mix="def mix(weights, values):\n    while True: pass")
+        (tmp_path / "class" / f"s{place}" / "small_key.ipynb").write_bytes(endless)
+    words = ["grade", str(tmp_path / "class"), "--keys", str(KEY), "--out", str(tmp_path / "out"), "--jobs", "2"]
+    grader = subprocess.Popen([sys.executable, "-m", "labkit.cli", *words], start_new_session=True)
+    end = time.monotonic() + 60
+    while len(started := descendants(grader.pid)) < 8:  # bubblewrap and the fork server, two jobs, their workers
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    if name == "SIGINT":
+        os.killpg(grader.pid, signal.SIGINT)  # as a terminal does: to the jobs too
+    else:
+        grader.kill()
+    grader.wait(20)
+    while any(Path(f"/proc/{pid}").exists() for pid in started):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def test_two_graders_at_once_are_safe(tmp_path: Path, classroom: Path) -> None:
     out = tmp_path / "out"
     words = [str(classroom), "--keys", str(KEY), "--out", str(out)]

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -284,7 +285,9 @@ def test_the_fork_server_outlives_the_thread_that_started_it(forked: Sandbox) ->
     assert not processes._server(forked).gone(0.3)
 
 
-def test_a_fork_server_that_hangs_is_our_fault_and_another_one_starts(forked: Sandbox) -> None:
+def test_a_fork_server_that_hangs_is_our_fault_and_another_one_starts(
+    forked: Sandbox, descendants: Callable[[int], list[int]]
+) -> None:
     hurried = Sandbox(forked.way, forked.bwrap, Limits(start=2.0))
     with Worker(hurried) as one:
         assert isinstance(one.process, processes.Forked)
@@ -376,7 +379,7 @@ with Worker(Sandbox(*sys.argv[1:])) as worker:
 """
 
 
-def test_a_killed_grader_leaves_no_process(box: Sandbox) -> None:
+def test_a_killed_grader_leaves_no_process(box: Sandbox, descendants: Callable[[int], list[int]]) -> None:
     grader = subprocess.Popen([sys.executable, "-c", ENDLESS, box.way, box.bwrap], stdout=subprocess.PIPE)
     assert grader.stdout is not None
     with grader, grader.stdout as lines:
@@ -388,13 +391,6 @@ def test_a_killed_grader_leaves_no_process(box: Sandbox) -> None:
     while any(Path(f"/proc/{pid}").exists() for pid in started):
         assert time.monotonic() < end
         time.sleep(0.02)
-
-
-def descendants(pid: int) -> list[int]:
-    children = [
-        int(word) for task in Path(f"/proc/{pid}/task").iterdir() for word in (task / "children").read_text().split()
-    ]
-    return children + [below for child in children for below in descendants(child)]
 
 
 @pytest.mark.parametrize(
