@@ -83,9 +83,14 @@ class Exercise:
         return [*self._inline_slips(), *slips.values(self.step, self.given())]
 
     @cached_property
-    def _numbers(self) -> tuple[Array, list[tuple[Slip, Array]]]:
-        """Compute the truth and what every slip leads to, once: a class answers one exercise many times."""
-        return np.asarray(self.truth()), [(slip, np.asarray(value, dtype=float)) for slip, value in self.slips()]
+    def _right_numbers(self) -> Array:
+        """Compute the truth once: a class answers one exercise many times."""
+        return np.asarray(self.truth())
+
+    @cached_property
+    def _wrong_numbers(self) -> list[tuple[Slip, Array]]:
+        """Compute once what every slip leads to."""
+        return [(slip, np.asarray(value, dtype=float)) for slip, value in self.slips()]
 
     def judge(self, answer: Any) -> Verdict:
         """Compare an answer with the computation; whatever the answer is, the result is a Verdict.
@@ -206,11 +211,12 @@ ROUNDED = "Right, but rounded. Write fractions such as 2/3, or more decimals."
 
 
 def _judge_numbers(exercise: Exercise, answer: Any) -> Verdict:
-    truth, wrong = exercise._numbers
+    truth = exercise._right_numbers
     expected = truth.astype(float)
     given = _read(answer, expected, truth.dtype == bool)
     if answers.same(given, expected):
         return exercise._right()
+    wrong = exercise._wrong_numbers
     if found := [slip for slip, value in wrong if _slip_gives(value, given, expected)]:
         return exercise._slipped(found)
     if answers.is_rounded(given, expected):
