@@ -84,7 +84,8 @@ class Notebook:
 
     def command(self, name: str, **options: object) -> None:
         """Run one of JupyterLab's own commands."""
-        self.page.evaluate("([name, options]) => window.jupyterapp.commands.execute(name, options)", [name, options])
+        run = "async ([name, options]) => { await window.jupyterapp.commands.execute(name, options); }"
+        self.page.evaluate(run, [name, options])
 
     def cells(self) -> list[dict[str, Any]]:
         """Give every cell: its index, source, outputs, and the exercise and role labkit marked it with."""
