@@ -24,6 +24,7 @@ from labkit.grading.probe import Report, find_sandbox
 from labkit.grading.reports import write_reports
 from labkit.grading.run import Options, grade
 
+STUDENTS = 200
 PREDICTIONS = 14
 ANSWERS = ("[1/4, 3/4]", "[0.25, 0.75]", "[Fraction(1, 4), 0.75]", "[0, np.log(3)]", "[{}/9999, 2/3]")  # three right
 SOFTMAX = '''def softmax(scores, allowed):
@@ -164,9 +165,9 @@ def measure() -> dict[str, float]:
         sys.exit("\n".join(report.lines()))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        predictions, _ = timed(folder / "predictions", 200, False, report)
-        code, one = timed(folder / "code", 60, True, report)
-        _, two = timed(folder / "code", 60, True, report, jobs=2)
+        predictions, _ = timed(folder / "predictions", STUDENTS, False, report)
+        code, one = timed(folder / "code", STUDENTS, True, report)
+        _, two = timed(folder / "code", STUDENTS, True, report, jobs=2)
         nbgrader = nbgrader_ms(folder / "nbgrader")
     return {
         "predictions_ms": round(1000 * predictions, 2),
