@@ -195,6 +195,15 @@ def test_workers_at_the_same_time_find_nothing_of_each_other(box: Sandbox) -> No
         assert one.value(pids).value == other.value(pids).value == [1, 2]
 
 
+def test_each_worker_draws_its_own_random_numbers(box: Sandbox) -> None:
+    drawn = []
+    for _ in range(2):
+        with Worker(box) as one:
+            assert one.run("import random").ok
+            drawn += one.value("[random.random(), np.random.random(), np.random.default_rng().random()]").value
+    assert len(set(drawn)) == 6
+
+
 def test_nothing_a_worker_changes_reaches_the_next(box: Sandbox) -> None:
     with Worker(box) as one:
         assert one.run("np.sum = np.exp = None; import sys; sys.modules['math'] = None; __builtins__.len = 1").ok
