@@ -416,20 +416,28 @@ def _largest_takes_all(given: Inputs) -> Array:
     return _shares((scores == scores.max(axis=-1, keepdims=True)).astype(float))
 
 
-def _shifted_by(maximum: Callable[[Array], Any]) -> Callable[[Inputs], Array | None]:
-    """Subtract another number than each row's largest allowed score: the same weights, unless something underflows."""
+def _shifted_by(shift: Callable[[Array, Array], Any]) -> Callable[[Inputs], Array | None]:
+    """Subtract something else than each row's largest allowed score: the same weights, where exp can still do it."""
 
     def compute(given: Inputs) -> Array | None:
-        scores = _floats(given, "scores")
-        shares = _shares(np.where(_allowed(given), np.exp(scores - maximum(scores)), 0))
+        scores, allowed = _floats(given, "scores"), _allowed(given)
+        shares = _shares(np.where(allowed, np.exp(scores - shift(scores, allowed)), 0))
         return shares if np.isnan(shares).any() else None
 
     return compute
 
 
+def _first_allowed(scores: Array, allowed: Array) -> Array:
+    return np.asarray(np.take_along_axis(scores, allowed.argmax(axis=-1, keepdims=True), axis=-1))
+
+
 def _map_transposed(given: Inputs) -> Array | None:
     right = steps.weights(given)
     return right.swapaxes(-1, -2) if right.ndim > 1 else None
+
+
+def _only_if_matrix(compute: Callable[[Inputs], Array | None]) -> Callable[[Inputs], Array | None]:
+    return lambda given: compute(given) if np.ndim(given["scores"]) > 1 else None
 
 
 def _only_if_masked(compute: Callable[[Inputs], Array | None]) -> Callable[[Inputs], Array | None]:
@@ -574,12 +582,44 @@ WEIGHTS = [
         _own_position_blocked,
     ),
     Slip(
+        "weights-no-maximum",
+        "weights",
+        "exponentials of the plain scores, without subtracting the maximum",
+        "The formula is right, but exp(1000) overflows: subtract the row's largest allowed score first.",
+        "C8",
+        _shifted_by(lambda scores, allowed: 0),
+    ),
+    Slip(
+        "weights-first-subtracted",
+        "weights",
+        "subtracting the first score of a row instead of the largest",
+        "Any number cancels in the division, but where a later score is far higher its exponential overflows.",
+        "C8",
+        _shifted_by(_first_allowed),
+    ),
+    Slip(
+        "weights-smallest-subtracted",
+        "weights",
+        "subtracting the smallest score of a row instead of the largest",
+        "Any number cancels in the division, but only the largest leaves no score above 0 for exp to overflow on.",
+        "C8",
+        _shifted_by(lambda scores, allowed: scores.min(axis=-1, keepdims=True, where=allowed, initial=np.inf)),
+    ),
+    Slip(
+        "weights-mean-subtracted",
+        "weights",
+        "subtracting the average score of a row instead of the largest",
+        "Any number cancels in the division, but a score far above the average still makes exp overflow.",
+        "C8",
+        _shifted_by(lambda scores, allowed: scores.mean(axis=-1, keepdims=True, where=allowed)),
+    ),
+    Slip(
         "weights-array-maximum",
         "weights",
         "subtracting the maximum of the whole array",
         "Subtract each row's own maximum over its allowed scores, or a far lower row underflows to 0/0.",
         "C8",
-        _shifted_by(lambda scores: scores.max()),
+        _only_if_matrix(_shifted_by(lambda scores, allowed: scores.max())),
     ),
     Slip(
         "weights-blocked-maximum",
@@ -587,15 +627,7 @@ WEIGHTS = [
         "subtracting a maximum that only a blocked score reaches",
         "Take the maximum over the allowed scores only, or the whole row may underflow to 0/0.",
         "C8",
-        _only_if_masked(_shifted_by(lambda scores: scores.max(axis=-1, keepdims=True))),
-    ),
-    Slip(
-        "weights-no-maximum",
-        "weights",
-        "exponentials of the plain scores, without subtracting the maximum",
-        "The formula is right, but exp(1000) overflows: subtract the row's largest allowed score first.",
-        "C8",
-        _shifted_by(lambda scores: 0),
+        _only_if_masked(_shifted_by(lambda scores, allowed: scores.max(axis=-1, keepdims=True))),
     ),
     Slip(
         "weights-percent",

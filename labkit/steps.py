@@ -408,6 +408,11 @@ _SIDES = ([3, 4], [4, 3], [0, 2], [5, 12], [8, 6])  # right triangles: lengths w
 _ALL = [[True, True], [True, True]]
 _LOWER = [[True, False], [True, True]]
 _LN2 = math.log(2)
+# Whatever is subtracted but the largest (the first, the smallest, the mean, …) overflows or flattens one of these, and
+# each does on others: that tells them apart.
+_FAR_APART = ([0, 0, 1200], [0, 3000, 3000], [3000, 0, 0], [1001, 1000, 0])
+_FAR_APART_ROWS = ([[0], [0], [35]], [[0], [60], [60]], [[40], [0], [0]], [[30], [29], [0]])  # the same as scores
+_PRODUCTS = ([[1]], [[1]], [[1]])  # a head whose scores are the products of its inputs
 _ONE_HEAD = ([[1, 0], [1, 1]], [[1, 2], [0, 1]], [[2, 0, 1], [0, 4, -1]])
 _OTHER_HEAD = ([[0, 1], [1, 0]], [[1, 1], [-1, 1]], [[1, 1, 0], [0, 1, 2]])
 _BOTH_BACK = [[1, 0], [0, 1], [1, 1], [2, 0], [0, -1], [1, 3]]
@@ -458,6 +463,8 @@ TASKS: dict[str, Task] = {
                 [[[1000, 0]], [[False, True]]],
                 [[[-1000, -1000]], [[True, True]]],
                 [[[-1, 1]], [[True, True]]],
+                *([[row], [[True] * 3]] for row in _FAR_APART),
+                [[[-1000, 0]], [[True, False]]],
                 [[[1, 2, 3, 0]], [[True, False, True, False]]],
                 [[[0, 1], [2, 3]], [[True, True], [False, True]]],
             ),
@@ -468,7 +475,15 @@ TASKS: dict[str, Task] = {
             "weights",
             ("scores", "allowed"),
             ([[0, _LN2], [True, True]], [[_LN2, 2 * _LN2, 0], [True, False, True]]),
-            ([[1000, 1000], [True, True]], [[1000, 0], [False, True]], [[-1, 1], [True, True]], [[7], [True]]),
+            (
+                [[1000, 1000], [True, True]],
+                [[1000, 0], [False, True]],
+                [[-1000, 0], [True, False]],
+                [[-1000, -1000], [True, True]],
+                *([row, [True] * 3] for row in _FAR_APART),
+                [[-1, 1], [True, True]],
+                [[7], [True]],
+            ),
             _draw_softmax_row,
         ),
         Task(
@@ -476,7 +491,7 @@ TASKS: dict[str, Task] = {
             "weights",
             ("scores",),
             ([[0, _LN2]], [[_LN2, 2 * _LN2, 0]]),
-            ([[1000, 1000]], [[-1000, -1000]], [[-1, 1]], [[7]]),
+            ([[1000, 1000]], [[-1000, -1000]], *([row] for row in _FAR_APART), [[-1, 1]], [[7]]),
             lambda rng: _real(rng, 1, _size_of(rng)),
         ),
         Task(
@@ -503,7 +518,13 @@ TASKS: dict[str, Task] = {
                 [[[1, 0]], *_ONE_HEAD, [[True]]],
                 [[[1, 0], [0, 1]], *_ONE_HEAD, _LOWER],
             ),
-            ([[[1, 2], [-1, 1]], *_ONE_HEAD, _ALL], [[[40, 0], [0, 40]], *_ONE_HEAD, _ALL]),
+            (
+                [[[1, 2], [-1, 1]], *_ONE_HEAD, _ALL],
+                [[[40, 0], [0, 40]], *_ONE_HEAD, _ALL],
+                *([rows, *_PRODUCTS, [[True] * 3] * 3] for rows in _FAR_APART_ROWS),
+                [[[20], [60]], *_PRODUCTS, _LOWER],
+                [[[40], [40]], [[1]], [[-1]], [[1]], _ALL],
+            ),
             _draw_attend,
         ),
         Task(

@@ -151,6 +151,74 @@ def test_two_slips_at_once_are_still_named() -> None:
     assert finding.slip.id == "weights-blocked-score-zero"
 
 
+SHIFTS: dict[str, Any] = {  # what a learner may subtract before exp, of the allowed scores of a row
+    "first": lambda row: row[0],
+    "last": lambda row: row[-1],
+    "smallest": min,
+    "mean": lambda row: sum(row) / len(row),
+    "median": lambda row: sorted(row)[len(row) // 2],
+    "middle of the range": lambda row: (min(row) + max(row)) / 2,
+    "sum": sum,
+    "largest, but at least 0": lambda row: max(0, *row),
+    "largest of the sizes": lambda row: max(map(abs, row)),
+    "nothing": lambda row: 0,
+}
+SHIFTS_NAMED = {
+    "first": "weights-first-subtracted",
+    "smallest": "weights-smallest-subtracted",
+    "mean": "weights-mean-subtracted",
+    "nothing": "weights-no-maximum",
+}
+
+
+def _softmax_of(row: Any, mask: Any, shift: Any) -> Any:
+    subtracted = shift([s for s, ok in zip(row, mask, strict=True) if ok])
+    parts = [math.exp(s - subtracted) if ok else 0 for s, ok in zip(row, mask, strict=True)]
+    return [part / sum(parts) for part in parts]
+
+
+def _with_softmax(softmax_row: Any) -> dict[str, Any]:
+    """Give every function of the lessons that holds a softmax, with this one in it."""
+
+    def attend(inputs: Any, W_Q: Any, W_K: Any, W_V: Any, allowed: Any) -> Any:
+        rows = scores(matmul(inputs, W_Q), matmul(inputs, W_K))
+        return matmul(list(map(softmax_row, rows, allowed)), matmul(inputs, W_V))
+
+    return {
+        "softmax": lambda row: softmax_row(row, [True] * len(row)),
+        "softmax_row": softmax_row,
+        "softmax_over_sources": lambda rows, masks: list(map(softmax_row, rows, masks)),
+        "attend": attend,
+    }
+
+
+@pytest.mark.parametrize("task", _with_softmax(None))
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_softmax_that_subtracts_anything_but_the_largest_is_found_out(shift: str, task: str) -> None:
+    finding = judged(_with_softmax(lambda row, mask: _softmax_of(row, mask, SHIFTS[shift]))[task], task)
+    assert finding.status == "wrong"
+    assert (finding.slip.id if finding.slip else None) == SHIFTS_NAMED.get(shift)
+
+
+@pytest.mark.parametrize("task", _with_softmax(None))
+def test_a_softmax_of_scores_cut_off_at_a_bound_is_found_out(task: str) -> None:
+    def cut(row: Any, mask: Any) -> Any:
+        return _softmax_of([max(-700, min(700, s)) for s in row], mask, max)
+
+    finding = judged(_with_softmax(cut)[task], task)
+    assert (finding.status, finding.slip, finding.message) == ("wrong", None, "The result differs from the computation.")
+
+
+@pytest.mark.parametrize("task", ["softmax_row", "softmax_over_sources"])
+def test_the_largest_of_a_row_without_a_matrix_is_no_maximum_of_the_whole_array(task: str) -> None:
+    def blocked_too(row: Any, mask: Any) -> Any:
+        return _softmax_of(row, mask, lambda _: max(row))
+
+    finding = judged(_with_softmax(blocked_too)[task], task)
+    assert finding.slip is not None
+    assert finding.slip.id == "weights-blocked-maximum"
+
+
 # What goes wrong ----------------------------------------------------------------------------------------------
 
 

@@ -41,6 +41,7 @@ SHOWN: dict[str, list[dict[str, Any]]] = {
     "weights": [
         {"scores": S, "allowed": CAUSAL},
         {"scores": EXTREME},
+        {"scores": [[0.0, 0.0, 1200.0]]},
         {"scores": [[1000.0, 0.0]], "allowed": [[False, True]]},
     ],
     "mixture": [{"scores": S, "allowed": CAUSAL, "values": V, "inputs": V + 1, "keys": V * 2}],
@@ -139,6 +140,10 @@ def _equal(one: Any, other: Any) -> bool:
         ("weights-array-maximum", {"scores": EXTREME}, [[0.5, 0.5], [math.nan, math.nan]]),
         ("weights-blocked-maximum", {"scores": [1000, 0], "allowed": [False, True]}, [math.nan, math.nan]),
         ("weights-no-maximum", {"scores": EXTREME}, [[math.nan, math.nan], [0.5, 0.5]]),
+        ("weights-first-subtracted", {"scores": [[0, 1000], [1000, 0]]}, [[0, math.nan], [1, 0]]),
+        ("weights-smallest-subtracted", {"scores": [[0, 1000], [1000, 0]]}, [[0, math.nan], [math.nan, 0]]),
+        ("weights-mean-subtracted", {"scores": [[0, 1000, 0], [0, 3000, 3000]]},
+         [[0, 1, 0], [0, math.nan, math.nan]]),
         ("weights-percent", {"scores": [0, math.log(3)]}, [25, 75]),
         ("weights-blocked-score-zero", {"scores": [LN2, 2 * LN2], "allowed": [True, False]}, [2 / 3, 1 / 3]),
         ("weights-zeroed-afterwards", {"scores": [0, 0, LN2], "allowed": [True, True, False]}, [1 / 4, 1 / 4, 0]),
