@@ -29,6 +29,7 @@ class Record:
 
 
 STOPPED = "The answer cell ended in an error when it last ran, so this is about what you answered before."
+BORROWED = "It uses `{name}`, which is not there when a class is graded: to hand this in, {instead}."
 
 _ABOUT = re.compile(r'^# exercise: (\S+) \(|\bcheck\.\w+\(\s*"([^"]+)"', re.MULTILINE)  # an answer cell, or a check
 
@@ -62,7 +63,12 @@ def submit(exercise: Exercise, answer: Any) -> Any:
     if unquoted := _unquoted(exercise):
         return unquoted
     verdict = _noted(exercise, answer, exercise.judge(answer))
-    return replace(verdict, message=f"{STOPPED} {verdict.message}") if kernel.stopped(exercise.id) else verdict
+    if kernel.stopped(exercise.id):
+        return replace(verdict, message=f"{STOPPED} {verdict.message}")
+    if verdict.status == "right" and (name := kernel.borrowed(exercise.id)):
+        instead = "write it in plain Python or NumPy" if exercise.step == "function" else "type the answer itself"
+        return replace(verdict, message=f"{verdict.message} {BORROWED.format(name=name, instead=instead)}")
+    return verdict
 
 
 def _explained(source: str, name: str) -> Verdict | None:
@@ -105,7 +111,7 @@ def _noted(exercise: Exercise, answer: Any, verdict: Verdict) -> Verdict:
     if first is not None and exercise.step not in ("function", "written"):
         before = answers.in_words(_remembered(first.answer))
         verdict = replace(verdict, first="" if before == now else before)
-    if verdict.status != "wrong" or verdict.message == ROUNDED:
+    if verdict.status != "wrong" or verdict.slip is ROUNDED:
         return verdict
     hints, tries = exercise.feedback.hints, _different_tries(exercise.id)
     return replace(verdict, hints=hints[:tries], hints_left=max(0, len(hints) - tries))

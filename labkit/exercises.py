@@ -204,7 +204,9 @@ def takes_one_argument(function: Any) -> bool:
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 1
 
 
-ROUNDED = "Right, but rounded. Write fractions such as 2/3, or more decimals."
+ROUNDED = Slip(
+    "rounded", "", "the right numbers, rounded", "Write fractions such as 2/3, or six decimals.", "", lambda given: None
+)
 
 
 # One judge for each kind of answer -----------------------------------------------------------------------------
@@ -220,7 +222,8 @@ def _judge_numbers(exercise: Exercise, answer: Any) -> Verdict:
     if found := [slip for slip, value in wrong if _slip_gives(value, given, expected)]:
         return exercise._slipped(found)
     if answers.is_rounded(given, expected):
-        return replace(exercise._verdict("wrong", ROUNDED), section="")  # nothing to read again
+        rounded = exercise._verdict("wrong", f"Right, but rounded. {ROUNDED.refutation}", ROUNDED)
+        return replace(rounded, section="")  # nothing to read again
     if found := [slip for slip, value in wrong if answers.is_rounded(given, value) and not np.isnan(value).all()]:
         return exercise._slipped(found)
     _refuse_shape(given.shape, expected)
@@ -330,7 +333,8 @@ def canonical(choice: Any) -> str:
 
 def _judge_choice(exercise: Exercise, answer: Any) -> Verdict:
     options = {canonical(option): option for option in exercise.options()}
-    chosen = options.get(canonical(answer)) if isinstance(answer, str) else None
+    typed = canonical(answer) if isinstance(answer, str) else ""
+    chosen = options.get(typed) or options.get(typed.strip("().: "))  # "(b)" and "B." are a letter too
     if chosen is None:
         raise UnreadableError(f"choose one of {', '.join(map(repr, options.values()))}, in quotes.")
     if "outcome" not in exercise.inputs and not (exercise.inputs.get("sealed") or exercise.feedback.sealed):

@@ -6,6 +6,7 @@ import ast
 import sys
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 
@@ -28,6 +29,19 @@ def unquoted(exercise_id: str) -> str:
     values = [node.value for node in tree.body if isinstance(node, ast.Assign)] if tree else []
     names = [value.id for value in values if isinstance(value, ast.Name)]
     return next((name for name in names if name not in _shell().user_ns), "")
+
+
+def borrowed(exercise_id: str) -> str:
+    """Give the first name of labkit's, or of an object it made, that the answer cell used when it last ran."""
+    run = _last_run(exercise_id)
+    tree = None if run is None else _parsed(_cells()[run])
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name)] if tree else []
+    return next((node.id for node in nodes if _is_labkits(_shell().user_ns.get(node.id))), "")
+
+
+def _is_labkits(value: Any) -> bool:
+    made_by = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return isinstance(made_by, str) and made_by.partition(".")[0] == "labkit"
 
 
 def watch(explain: Callable[[str, str], Any]) -> None:

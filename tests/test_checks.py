@@ -207,8 +207,8 @@ def test_rounded_numbers_earn_no_hint() -> None:
 def test_rounded_numbers_are_told_from_wrong_ones() -> None:
     for rounded in ([0.33, 0.67, 0], [0.333, 0.666, 0], [0.3333, 0.6667, 0.0]):
         verdict = ROW.judge(rounded)
-        assert (verdict.status, verdict.slip) == ("wrong", None)
-        assert verdict.message == "Right, but rounded. Write fractions such as 2/3, or more decimals."
+        assert (verdict.status, verdict.slip_id) == ("wrong", "rounded")
+        assert verdict.message == "Right, but rounded. Write fractions such as 2/3, or six decimals."
         assert verdict.look == ""
     third = Exercise("r", "weights", {"scores": [0, math.log(2), 0], "allowed": [True, True, False]})
     assert third.judge([0.25, 0.5, 0.25]).slip_id == "weights-blocked-score-zero"
@@ -548,6 +548,16 @@ def test_under_nbgrader(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     assert journal.first("row") is None
 
 
+@pytest.mark.parametrize("typed", ["B", " b ", "B.", "(b)", "B)", "b:"])
+def test_a_choice_may_be_dressed_up(typed: str) -> None:
+    assert Exercise("pick", "choice", {"outcome": lambda: "B"}).judge(typed).status == "right"
+
+
+@pytest.mark.parametrize("typed", ["B or C", "BB", "", "()", "."])
+def test_a_choice_is_one_of_the_options(typed: str) -> None:
+    assert Exercise("pick", "choice", {"outcome": lambda: "B"}).judge(typed).status in ("unreadable", "blank")
+
+
 def test_points() -> None:
     with feedback.using({"row": Feedback(points=2.5)}):
         assert ROW.points == 2.5
@@ -609,6 +619,42 @@ def test_a_check_notices_an_answer_cell_that_ended_in_an_error(tmp_path: Path) -
     runs = [[cell.replace("CHECK", call) for cell in cells] for cells, _ in STOPPED_RUNS]
     said = what_cells_say(runs, tmp_path)
     assert [checks.STOPPED in one for one in said] == [noticed for _, noticed in STOPPED_RUNS]
+
+
+BORROWING_RUNS = [  # the cells of a notebook, and the name of labkit's that its right answer is said to use
+    (["# exercise: row (1 point)\nrow = labkit.softmax_over_sources([0, 1])", "CHECK"], "labkit"),
+    (
+        [
+            "mine = labkit.variant('v')",
+            "# exercise: row (1 point)\nrow = mine.weights and [1 / (1 + np.e), np.e / (1 + np.e)]",
+            "CHECK",
+        ],
+        "mine",
+    ),
+    (["soft = labkit.softmax_over_sources", "# exercise: row (1 point)\nrow = soft([0, 1])", "CHECK"], "soft"),
+    (["# exercise: row (1 point)\nrow = 1 / (1 + np.exp([1, -1]))", "CHECK"], None),
+    (["# exercise: row (1 point)\nrow = labkit.softmax_over_sources([1, 0])", "CHECK"], None),  # it is wrong
+]
+
+
+def test_a_right_answer_is_told_what_grading_lacks(tmp_path: Path) -> None:
+    call = 'check.weights("row", row, scores=[0, 1])'
+    runs = [["import labkit\nimport numpy as np", *cells] for cells, _ in BORROWING_RUNS]
+    said = what_cells_say([[cell.replace("CHECK", call) for cell in cells] for cells in runs], tmp_path)
+    for one, (_, name) in zip(said, BORROWING_RUNS, strict=True):
+        told = f"It uses `{name}`, which is not there when a class is graded: to hand this in, type the answer itself."
+        assert (told in one) if name else ("graded" not in one), one
+
+
+def test_a_right_function_is_told_what_grading_lacks(tmp_path: Path) -> None:
+    call = 'check.function("row", softmax, task="softmax")'
+    cells = [
+        "import labkit",
+        "# exercise: row (1 point)\ndef softmax(scores):\n    return labkit.softmax_over_sources(scores)",
+    ]
+    [said] = what_cells_say([[*cells, call]], tmp_path)
+    assert "It uses `labkit`" in said
+    assert said.endswith("to hand this in, write it in plain Python or NumPy.")
 
 
 QUOTES = 'Write your choice in quotes: "b".'
