@@ -2,6 +2,7 @@
 
 An answer cell is found by the id in its metadata, else by its marker line `# exercise: id`, else by the name it binds.
 - Two cells with one id: the last that is not blank counts, and it is noted.
+- The answer given again in cells of the student's own right below: they are read with it, so the last one counts.
 - A cell that was split: the parts that bind the missing names are read with it.
 - A renamed answer: where one name is expected and the cell binds exactly one other, that one is read.
 - A cell turned into text or raw is read as the code it was.
@@ -59,6 +60,7 @@ class _Seen:
     """A cell with what can be read off it without running it."""
 
     cell: Cell
+    place: int  # in the notebook
     id: str = ""
     found: Found = "missing"
 
@@ -71,9 +73,13 @@ def match(key: Key, cells: Sequence[Cell]) -> Match:
     """Lay a notebook over a key."""
     keyed, placed = key.answers(), defaultdict(list)
     given = {stage.cell.source.strip() for stage in key.stages if stage.cell.role != "answer"}
-    seen = [_identified(cell, keyed) for cell in cells if not cell.locked and cell.source.strip() not in given]
-    for place, one in enumerate(seen):
-        placed[one.id].append(place)
+    seen = [
+        _identified(cell, place, keyed)
+        for place, cell in enumerate(cells)
+        if not cell.locked and cell.source.strip() not in given
+    ]
+    for i, one in enumerate(seen):
+        placed[one.id].append(i)
     taken: dict[int, str] = {}  # position in seen -> answer cell
     answers = {id: _answer(cell, seen, placed[id], taken) for id, cell in keyed.items()}
     unknown = sorted({one.id for one in seen if one.id and one.id not in keyed})
@@ -81,13 +87,13 @@ def match(key: Key, cells: Sequence[Cell]) -> Match:
     return Match(answers, tuple(_program(key, seen, taken)), notes)
 
 
-def _identified(cell: Cell, keyed: dict[str, KeyCell]) -> _Seen:
+def _identified(cell: Cell, place: int, keyed: dict[str, KeyCell]) -> _Seen:
     name = _without_role(cell.exercise or "", keyed)
     if name in keyed:
-        return _Seen(cell, name, "metadata")
+        return _Seen(cell, place, name, "metadata")
     if marker := MARKER.search(cell.source[:2000]):
-        return _Seen(cell, marker[1], "marker")
-    return _Seen(cell)
+        return _Seen(cell, place, marker[1], "marker")
+    return _Seen(cell, place)
 
 
 def _without_role(name: str, keyed: dict[str, KeyCell]) -> str:
@@ -109,6 +115,11 @@ def _answer(cell: KeyCell, seen: list[_Seen], own: list[int], taken: dict[int, s
     elif rest := _by_name(_missing(cell, seen, own), seen, taken):
         own = sorted({*own, *rest})
         notes.append("its cell was split; the parts were read together")
+    if found in ("metadata", "marker"):
+        again, elsewhere = _given_again(cell, seen, own, taken)
+        own = [*own, *again]
+        notes += ["the cell right below it gives the answer again, and counts"] * bool(again)
+        notes += ["a cell further below gives the answer again; it was not read"] * elsewhere
     taken.update(dict.fromkeys(own, cell.id))
     renamed = _renamed(cell, seen, own)
     notes += [f"`{used}` was read as `{name}`" for name, used in renamed]
@@ -122,6 +133,23 @@ def _one_of(cell: KeyCell, seen: list[_Seen], own: list[int]) -> tuple[list[int]
         return own, f"{len(own)} cells carry its id; they were read together"
     filled = [i for i in own if not _looks_blank(seen[i].cell.source)]
     return [(filled or own)[-1]], f"{len(own)} cells carry its id; the last one that is filled in counts"
+
+
+def _given_again(cell: KeyCell, seen: list[_Seen], own: list[int], taken: dict[int, str]) -> tuple[list[int], bool]:
+    """Find cells of the student's own right below the answer that give it again; say whether there are more elsewhere.
+
+    "Right below" ends with whatever is not the student's own: text, a check, another answer.
+    """
+    last = own[-1]
+    theirs = [i for i in _free(seen, taken) if i > last]
+    giving = [i for i in theirs if not {*cell.binds}.isdisjoint(seen[i].binds)]
+    near = [i for i in giving if seen[i].place - seen[last].place == 1 + theirs.index(i)]  # no cell in between
+    return near, len(giving) > len(near)
+
+
+def _free(seen: list[_Seen], taken: dict[int, str]) -> list[int]:
+    """List the code cells that are no exercise's so far."""
+    return [i for i, one in enumerate(seen) if not one.id and i not in taken and one.cell.kind == "code"]
 
 
 def _looks_blank(source: str) -> bool:
@@ -139,8 +167,7 @@ def _by_name(names: Sequence[str], seen: list[_Seen], taken: dict[int, str]) -> 
     if not names:
         return []
     wanted = set(names)
-    free = [i for i, one in enumerate(seen) if not one.id and i not in taken and one.cell.kind == "code"]
-    binding = {name: i for i in free for name in wanted.intersection(seen[i].binds)}
+    binding = {name: i for i in _free(seen, taken) for name in wanted.intersection(seen[i].binds)}
     return sorted(set(binding.values()))
 
 

@@ -77,6 +77,31 @@ def test_of_two_cells_the_last_filled_one_counts(key: Key) -> None:
     assert steps == ["row_2 = 1"]  # the others are not run either
 
 
+AGAIN = ("the cell right below it gives the answer again, and counts",)
+ELSEWHERE = ("a cell further below gives the answer again; it was not read",)
+
+
+def test_an_answer_given_again_right_below_counts(key: Key) -> None:
+    cells = [cell("row_2 = 0", "row-2"), cell("half = 1/2"), cell("row_2 = [half, half]"), cell("row_2 = [1/4, 3/4]")]
+    source, found, notes = row(key, *cells)
+    assert source == "row_2 = 0\nrow_2 = [half, half]\nrow_2 = [1/4, 3/4]"
+    assert (found, notes) == ("metadata", AGAIN)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        cell('check.weights("row-2", row_2, scores=S[1], allowed=allowed[1])', locked=True),
+        cell("Something to read.", kind="markdown"),
+        cell("n = 2", "shapes"),
+    ],
+    ids=["check", "text", "answer"],
+)
+def test_an_answer_given_again_elsewhere_is_noted(key: Key, between: Cell) -> None:
+    cells = [cell("row_2 = 0"), cell("row_2 = 1", "row-2"), between, cell("row_2 = 2")]
+    assert row(key, *cells) == ("row_2 = 1", "metadata", ELSEWHERE)
+
+
 def test_a_split_cell_is_read_together(key: Key) -> None:
     answer = match(key, [cell("# exercise: shapes (1 point)\nn = 2"), cell("d_k = 3")]).answers["shapes"]
     assert answer.source == "# exercise: shapes (1 point)\nn = 2\nd_k = 3"
