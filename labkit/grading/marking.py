@@ -91,7 +91,7 @@ def mark_student(work: Work, settings: Settings) -> list[Result]:
         except Exception as error:
             result = Result(work.student, lesson, "internal", f"{type(error).__name__} while marking {lesson}")
         result = replace(result, attempt=_counts(attempts), attempts=attempts, digest=chosen.digest, names=names)
-        results.append(result)
+        results.append(replace(result, elsewhere=not lesson and all(map(_is_of_ours, group))))
     return results
 
 
@@ -120,10 +120,15 @@ def lesson_of(one: Submission | Refusal, keys: Sequence[KeySource]) -> str:
         best = max(lessons, key=lambda lesson: hits[lesson], default="")
         if best and hits[best]:
             return best
-        if one.lesson or any(cell.exercise for cell in one.cells):
-            return ""  # a lesson of ours, and none of those graded now
+        if _is_of_ours(one):
+            return ""  # and none of those graded now
     named = [lesson for lesson in lessons if lesson.casefold() in one.stem.casefold()]
     return named[0] if named else lessons[0] if len(lessons) == 1 else ""
+
+
+def _is_of_ours(one: Submission | Refusal) -> bool:
+    """Say whether a file is surely a notebook of this workbook, whichever lesson it is."""
+    return isinstance(one, Submission) and bool(one.lesson or any(cell.exercise for cell in one.cells))
 
 
 def _hits(one: Submission, keys: Sequence[KeySource]) -> dict[str, int]:

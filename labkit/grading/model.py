@@ -33,7 +33,6 @@ VERDICT_WORDS: dict[str, str] = {
     "stopped": "stopped at a limit",
     "internal": "not graded through a fault of ours",
 }
-OTHER_LESSON = "belongs to none of the lessons graded."  # how marking's reason for such a file ends
 
 
 @dataclass(frozen=True)
@@ -143,11 +142,12 @@ class Result:
     level: str = ""  # sandbox level that was used, "" when no code ran
     notes: tuple[str, ...] = ()
     names: tuple[str, ...] = ()  # what the student's files told `labkit.me(…)`
+    elsewhere: bool = False  # rejected because it is of a lesson that is not graded here
 
     @property
     def unread(self) -> bool:
-        """Whether the file could not be read: nothing in it was judged, so its marks are no zeros."""
-        return self.verdict == "rejected" and not self.reason.endswith(OTHER_LESSON)
+        """Whether the file could not be read as a lesson: nothing in it was judged, so its marks are no zeros."""
+        return self.verdict == "rejected" and not self.elsewhere
 
     @property
     def verdict_words(self) -> str:

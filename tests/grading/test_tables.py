@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from labkit.errors import LabkitError
 from labkit.grading import tables
-from labkit.grading.model import OTHER_LESSON, Attempt, Mark, Result, Student
+from labkit.grading.model import Attempt, Mark, Result, Student
 from labkit.grading.reports import with_manual
 from labkit.grading.roster import read_roster
 from labkit.grading.store import Manual
@@ -126,7 +126,7 @@ def test_a_file_that_could_not_be_read_leaves_its_cells_empty(tmp_path: Path) ->
     marks = (mark("a", 0.0, "missing"),)
     known = Result(ADA, "03_masks", "rejected", "f.ipynb is not valid JSON.", marks)
     unknown = Result(ADA, "", "rejected", "f.docx is not a notebook.")
-    other = Result(ADA, "", "rejected", f"f.ipynb {OTHER_LESSON}")
+    other = Result(ADA, "", "rejected", "f.ipynb belongs to none of the lessons graded.", elsewhere=True)
     rows = [Row(ADA, (with_manual(one, {}),)) for one in (known, unknown, other)]
     tables.canvas(tmp_path / "c.csv", rows, lessons)
     tables.moodle(tmp_path / "m.csv", rows, lessons)
