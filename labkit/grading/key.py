@@ -101,6 +101,29 @@ class Key:
         """The answer cells by id."""
         return {stage.cell.id: stage.cell for stage in self.stages if stage.cell.role == "answer"}
 
+    @cached_property
+    def labkits(self) -> frozenset[str]:
+        """The names that the lesson's cells import from labkit, none of which a sandbox has."""
+        found = {"labkit"}
+        for node in self._given_code():
+            match node:
+                case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] == "labkit":
+                    found.update(one.asname or one.name for one in names)
+                case ast.Import(names=names):
+                    found.update(one.asname for one in names if one.asname and one.name.partition(".")[0] == "labkit")
+        return frozenset(found)
+
+    @cached_property
+    def provides(self) -> frozenset[str]:
+        """Those, and the names that the lesson's cells bind: some of them need labkit, so a sandbox may lack them."""
+        stored = (node for node in self._given_code() if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        return self.labkits.union(node.id for node in stored)
+
+    def _given_code(self) -> Iterator[ast.AST]:
+        for stage in self.stages:
+            if stage.cell.role != "answer":
+                yield from ast.walk(ast.parse(stage.cell.source))
+
 
 @lru_cache(maxsize=64)
 def run_key(source: KeySource) -> Key:

@@ -22,6 +22,7 @@ MAX_DEPTH = 30
 LARGEST = 10**60
 
 MAX_KEYWORDS = 200
+MOST_OF_NAMES = 100  # characters of all parameters together
 
 _SIGNS = re.compile(r"(?:[-+~]\s*+){24}")
 _KEYWORD = re.compile(r"\b(?:not|lambda|await|if|else|for|yield)\b")
@@ -258,6 +259,34 @@ def _names(statement: ast.stmt) -> Iterable[str]:
             for node in ast.walk(statement):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     yield node.id
+
+
+def parameters(source: str, name: str) -> tuple[str, ...]:
+    """List what a function of a cell calls its parameters; none where that cannot be told, or is too long to show.
+
+    >>> parameters("def mix(A, V): return A", "mix"), parameters("mix = max", "mix")
+    (('A', 'V'), ())
+    """
+    try:
+        body = parse(source).body
+    except NotLiteralError:
+        return ()
+    found = [statement.args for statement in body if isinstance(statement, ast.FunctionDef) and statement.name == name]
+    names = tuple(one.arg for one in (*found[-1].posonlyargs, *found[-1].args)) if found else ()
+    return names if sum(map(len, names)) <= MOST_OF_NAMES else ()
+
+
+def used_names(source: str) -> set[str]:
+    """Give the names a cell reads; none where it cannot be parsed.
+
+    >>> sorted(used_names("row = labkit.mix(A, V)"))
+    ['A', 'V', 'labkit']
+    """
+    try:
+        nodes = ast.walk(parse(source))
+    except NotLiteralError:
+        return set()
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
 
 
 def is_blank_function(source: str, name: str) -> bool:

@@ -26,7 +26,14 @@ from labkit.grading.archive import whole
 from labkit.grading.intake import read_bytes
 from labkit.grading.key import Item, Key, hidden_cases, run_key
 from labkit.grading.keyfile import KeySource
-from labkit.grading.literals import NotLiteralError, assignments, evaluate, is_blank_function
+from labkit.grading.literals import (
+    NotLiteralError,
+    assignments,
+    evaluate,
+    is_blank_function,
+    parameters,
+    used_names,
+)
 from labkit.grading.matching import Answer, Match, Step, match
 from labkit.grading.model import Attempt, Mark, Refusal, Result, Student, Submission, Via
 from labkit.grading.processes import Sandbox, SandboxError
@@ -36,7 +43,9 @@ from labkit.verdict import Verdict
 
 SHOWN = 4_000  # characters of an answer that a report may show
 MOST_NAMES = 10  # names of one student, the last told: each costs drawing its numbers
-NOT_COMPUTED = "the answer could not be computed with NumPy alone ({}): type the numbers instead"
+NOT_COMPUTED = "The answer could not be computed with NumPy alone ({}): type the numbers instead."
+LACKING = "It uses `{}`, which is not there when a class is graded"
+NO_NAME = "The file tells no name (`labkit.me(…)`), so the numbers asked for here were those of the name on the list."
 ODD = {
     "large": "it is too large",
     "masked": "it is a masked array",
@@ -176,7 +185,8 @@ def _mark_one(chosen: Submission | Refusal, lesson: str, settings: Settings, nam
     key = run_key(source)
     items = [item for item in key.items if not settings.only or item.id in settings.only]
     matched = match(key, chosen.cells)
-    marker = Marker(key, matched, settings, (*names, *_said_aloud(chosen.student.name), chosen.student.id, ""))
+    listed = (*_said_aloud(chosen.student.name), chosen.student.id, "")
+    marker = Marker(key, matched, settings, names, listed)
     marks = marker.mark(items)
     stops = "; ".join(marker.stops)
     level = settings.sandbox.level if settings.sandbox and marker.started else ""
@@ -222,11 +232,14 @@ class Pending:
 class Marker:
     """Marks the items of one submission; starts a sandbox only when there is something to run."""
 
-    def __init__(self, key: Key, matched: Match, settings: Settings, names: Sequence[str]) -> None:
+    def __init__(
+        self, key: Key, matched: Match, settings: Settings, told: Sequence[str], listed: Sequence[str]
+    ) -> None:
         self.key = key
         self.matched = matched
         self.settings = settings
-        self.names = tuple(dict.fromkeys(names))
+        self.told = bool(told)
+        self.names = tuple(dict.fromkeys((*told, *listed)))
         self.stops: list[str] = []  # sentences, for the verdict "stopped"
         self.errors: dict[str, str] = {}  # answer cell -> what its student's error was
         self.skipped: dict[int, str] = {}  # step that ended a worker -> answer cell
@@ -294,7 +307,8 @@ class Marker:
 
     def _judged(self, item: Item, answer: Answer, value: Any, via: Via) -> Mark:
         verdict = self._verdict(item, value)
-        mark = replace(_mark_of(item, verdict), via=via, value=plain(value))
+        alone = item.personal and verdict.status == "wrong" and not self.told
+        mark = replace(_mark_of(item, verdict), via=via, value=plain(value), notes=(NO_NAME,) if alone else ())
         return self._note(mark, answer)
 
     def _verdict(self, item: Item, value: Any) -> Verdict:
@@ -412,12 +426,23 @@ class Marker:
         elif one.replies[0].ok:
             return self._judged(item, one.answer, one.replies[0].value, "sandbox")
         else:
-            reply = one.replies[0]
-            told = ODD.get(reply.text, ODD["kind"]) if reply.error == "NotPlain" else NOT_COMPUTED.format(_said(reply))
-            mark = replace(_missing(item), status="unreadable", message=_sentence(told))
-        if error and mark.status != "right":
+            mark = self._without_value(item, one.replies[0], error)
+        if error and mark.status not in ("right", "recorded"):
             mark = replace(mark, message=f"{_sentence(error)} {mark.message}".strip())
         return self._note(replace(mark, via="sandbox"), one.answer)
+
+    def _without_value(self, item: Item, reply: Reply, error: str) -> Mark:
+        """Say why an answer has no value; one that lacks only what the lesson gave it waits for a person."""
+        mark = replace(_missing(item), status="unreadable")
+        if reply.error == "NotPlain":
+            return replace(mark, message=_sentence(ODD.get(reply.text, ODD["kind"])))
+        name = _lacking(error or _said(reply))
+        if name in self.key.provides:
+            message = f"{LACKING.format(name)}, so a person looks at it."
+            return replace(mark, points=None, status="recorded", message=message)
+        if name and item.exercise.step == "choice":
+            return replace(mark, message=f'Write your choice in quotes: "{name}".')
+        return replace(mark, message="So it gives no answer." if error else NOT_COMPUTED.format(_said(reply)))
 
     def _of_function(self, one: Pending) -> Mark:
         item = one.item
@@ -432,6 +457,11 @@ class Marker:
         status = "stopped" if one.stopped else verdict.status
         notes = ("changed its inputs",) if any(reply.changed for reply in one.replies) else ()
         mark = _mark_of(item, verdict)
+        if any(reply.error == "NameError" for reply in one.replies):
+            lacking = sorted(used_names(one.answer.source) & self.key.labkits)
+            mark = replace(
+                mark, message=" ".join([mark.message, *(f"{LACKING.format(name)}." for name in lacking[:1])])
+            )
         case = "" if verdict.status == "right" else _shown_case(item, one, outcomes)
         return replace(mark, status=status, case=case, notes=notes)
 
@@ -519,6 +549,15 @@ def _said(reply: Reply) -> str:
     return f"{_name(reply)}: {reply.text}" if reply.text else _name(reply)
 
 
+_LACKING = re.compile(r"name '(\w{1,100})' is not defined|(?:No module named '|import of )(labkit)\b")
+
+
+def _lacking(error: str) -> str:
+    """Give the name whose absence is an error's whole reason, or ""."""
+    found = _LACKING.search(error)
+    return (found[1] or found[2]) if found else ""
+
+
 def _head(source: str) -> str:
     """Show a function by its first line: the student has the rest, and a report is no place to run into it."""
     lines = source.splitlines()
@@ -534,7 +573,9 @@ def _shown_case(item: Item, one: Pending, outcomes: Sequence[Outcome]) -> str:
     """Show what went wrong on a case the lesson itself shows; nothing of a hidden one."""
     task = item.exercise.task
     shown = [(case, outcome) for case, outcome in zip(one.cases, outcomes, strict=False) if case in list(task.visible)]
-    verdict = item.exercise.judge_results([case for case, _ in shown], [outcome for _, outcome in shown])
+    names = parameters(one.answer.source, one.expression)
+    names = names if len(names) == len(task.parameters) else ()
+    verdict = item.exercise.judge_results([case for case, _ in shown], [outcome for _, outcome in shown], names)
     return verdict.case if verdict.status == "wrong" else ""
 
 

@@ -140,7 +140,8 @@ class ClassStatistics:
             others = out_of - mark.out_of
             item.rest.append((points - mark.points) / others if others else 0.0)
         self.waiting += mark.status == "recorded" and mark.points is None
-        if mark.exercise in self.personal and mark.status in ("right", "wrong"):
+        named = any(result.names for result in row.results)  # else a wrong one may fit a name that we do not know
+        if mark.exercise in self.personal and (mark.status == "right" or (mark.status == "wrong" and named)):
             answer = repr(mark.value) if mark.value is not None else mark.answer
             shared = self._alike.setdefault((mark.exercise, answer[:200]), Alike())
             shared.misfit |= mark.status == "wrong" and not mark.slip

@@ -8,6 +8,7 @@ import re
 import tracemalloc
 from array import array
 from collections import Counter
+from dataclasses import replace
 from html import unescape
 
 import pytest
@@ -28,7 +29,8 @@ def mark(exercise: str, points: float | None, status: str = "", **more: object) 
 
 def row(name: str, *marks: Mark, when: str = "", late: bool | None = None) -> Row:
     student = Student(name.lower(), name)
-    return Row(student, (Result(student, "03_masks", "graded", marks=marks, attempt=Attempt("f", 0, when, late)),))
+    result = Result(student, "03_masks", "graded", marks=marks, attempt=Attempt("f", 0, when, late), names=(name,))
+    return Row(student, (result,))
 
 
 def counted(*rows: Row, personal: tuple[str, ...] = ()) -> ClassStatistics:
@@ -198,6 +200,14 @@ def test_a_shared_answer_that_does_not_fit_is_listed() -> None:
     )
     assert list(made.alike()) == [("mine", "[0.125, 0.875]", ["Ada", "Bob"])]
     assert "mine [0.125, 0.875] Ada; Bob" in words(shown(made))
+
+
+def test_whoever_told_no_name_is_not_suspected() -> None:
+    """Their numbers are those of a name nobody knows, so nothing says that the answer does not fit."""
+    ada, bob = (row(name, mark("mine", points, value=[0.5])) for name, points in (("Ada", 2), ("Bob", 0)))
+    nameless = Row(bob.student, (replace(bob.results[0], names=()),))
+    assert list(counted(ada, bob, personal=("mine",)).alike()) != []
+    assert list(counted(ada, nameless, personal=("mine",)).alike()) == []
 
 
 def test_the_same_slip_or_the_same_right_answer_is_no_sign() -> None:

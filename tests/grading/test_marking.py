@@ -98,11 +98,70 @@ def test_computed_answers_are_run_in_the_sandbox(
     assert (mark.status, mark.via) == ("right", "sandbox")
 
 
-def test_an_answer_that_cannot_be_computed_says_why(small_key: KeySource, notebook: Notebook, box: Sandbox) -> None:
-    mark = marks(notebook(row_2="row_2 = masks.causal(2)[1] / 2"), small_key, box)["row-2"]
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("row_2 = sorted(", "The cell stops with SyntaxError (line 1): '(' was never closed. So it gives no answer."),
+        ("row_2 = sum(row_9)", "The cell stops with NameError (line 1): name 'row_9' is not defined. So it gives"),
+        (
+            "row_2 = [x / 4 for x in (1, 3)]\ndel row_2",
+            "with NumPy alone (NameError: name 'row_2' is not defined): type",
+        ),
+        ("row_2 = sum", "It is not made of plain numbers, lists or text."),
+    ],
+)
+def test_an_answer_that_cannot_be_computed_says_why(
+    small_key: KeySource, notebook: Notebook, box: Sandbox, answer: str, words: str
+) -> None:
+    mark = marks(notebook(row_2=answer), small_key, box)["row-2"]
+    assert (mark.status, mark.points) == ("unreadable", 0)
+    assert words in mark.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        ("row_2 = masks.causal(2)[1] / 2", "masks"),
+        ("import labkit\nrow_2 = labkit.softmax_over_sources(S[1])", "labkit"),
+        ("from labkit.attention import softmax_over_sources as s\nrow_2 = s(S[1])", "labkit"),
+        ("row_2 = [from_answer, 1]", "from_answer"),
+    ],
+)
+def test_an_answer_that_lacks_what_the_lesson_gave_waits_for_a_person(
+    small_key: KeySource, notebook: Notebook, box: Sandbox, answer: str, name: str
+) -> None:
+    mark = marks(notebook(row_2=answer), small_key, box)["row-2"]
+    assert (mark.status, mark.points) == ("recorded", None), mark.message
+    assert mark.message == f"It uses `{name}`, which is not there when a class is graded, so a person looks at it."
+
+
+def test_a_function_that_uses_labkit_is_told_so(small_key: KeySource, notebook: Notebook, box: Sandbox) -> None:
+    borrowed = "import numpy as np\ndef mix(weights, values):\n    return masks.mix(np.array(weights), values)"
+    mark = marks(notebook(write_mix=borrowed), small_key, box)["write-mix"]
+    assert (mark.status, mark.points) == ("wrong", 0)
+    said = "Your function stops with NameError (line 3). It uses `masks`, which is not there when a class is graded."
+    assert mark.message == said
+    other = marks(notebook(write_mix=borrowed.replace("masks", "mosks")), small_key, box)["write-mix"]
+    assert other.message == "Your function stops with NameError (line 3)."
+
+
+def test_a_choice_without_quotes_is_told_so(tmp_path: Path, notebook: Notebook, box: Sandbox) -> None:
+    source = """
+```{code-cell} python
+:answer: pick
+pick = "B"
+```
+
+```{code-cell} python
+from labkit import check
+check.choice("pick", pick, outcome=lambda: "B")
+```
+"""
+    (tmp_path / "pick.md").write_text(source)
+    data = json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "source": "pick = B"}]}).encode()
+    mark = marks(data, read_key(tmp_path / "pick.md"), box)["pick"]
     assert mark.status == "unreadable"
-    assert "NameError" in mark.message
-    assert "type the numbers" in mark.message
+    assert mark.message.endswith('Write your choice in quotes: "B".')
 
 
 def test_functions_are_called_on_shown_and_hidden_cases(small_key: KeySource, notebook: Notebook, box: Sandbox) -> None:
@@ -121,6 +180,9 @@ def test_a_wrong_function_is_shown_a_case_of_the_lesson_only(
     shown = [repr(case[0])[:12] for case in TASKS["mix"].visible]
     assert any(start in found.case for start in shown)
     assert found.answer.startswith("def mix(weights, values):  # ")
+    assert "mix(\n  weights = " in found.case
+    renamed = marks(notebook(write_mix=transposed.replace("values", "V")), small_key, box)["write-mix"]
+    assert ",\n  V = " in renamed.case
 
 
 def test_nothing_of_a_hidden_case_is_said(small_key: KeySource, notebook: Notebook, box: Sandbox) -> None:
@@ -341,6 +403,16 @@ def test_numbers_of_ones_own_are_judged_as_ones_own(tmp_path: Path, typed: str, 
     cells = [{"cell_type": "code", "source": source} for source in [*sources, f"mine = {row}"]]
     data = json.dumps({"nbformat": 4, "cells": cells}).encode()
     assert marks(data, read_key(tmp_path / "own.md"))["mine"].status == "right"
+
+
+@pytest.mark.parametrize("typed", ["Grace", ""])
+def test_a_wrong_answer_from_nobodys_numbers_is_noted(tmp_path: Path, typed: str) -> None:
+    (tmp_path / "own.md").write_text(PERSONAL)
+    sources = [f"import labkit\nlabkit.me('{typed}')"] if typed else []
+    cells = [{"cell_type": "code", "source": source} for source in [*sources, "mine = [0.5, 0.2, 0.3]"]]
+    mark = marks(json.dumps({"nbformat": 4, "cells": cells}).encode(), read_key(tmp_path / "own.md"))["mine"]
+    assert mark.status == "wrong"
+    assert (marking.NO_NAME in mark.notes) == (typed == "")
 
 
 # Pure data
