@@ -9,16 +9,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import groupby
+from textwrap import shorten
 from typing import Any
 
-from labkit import slips
-from labkit.grading.feedback_page import where
+from labkit import feedback, slips
+from labkit.exercises import ROUNDED
 from labkit.grading.model import STATUS_WORDS
 from labkit.grading.page import block, number, page, prose, table, text
 from labkit.grading.statistics import ClassStatistics, Item
 from labkit.grading.text import file_name, plural
+from labkit.sections import in_words
+from labkit.slips import Slip
 
+KNOWN: dict[str, Slip] = {**slips.CATALOGUE, ROUNDED.id: ROUNDED}
 COMMONEST = 3  # slips named for one exercise
+BRIEF = 70  # characters of a slip in the table of all exercises
 LISTED = 60  # names in one list
 SHOWN = 12  # rows shown at once of the slips; the rest unfolds
 
@@ -89,7 +94,7 @@ def class_report(report: Report) -> str:
     body += [
         *_same_names(counted),
         *_times(counted),
-        *_items(items, report.headings),
+        *_items(items, report),
         *_trouble(report),
         *_by_hand(report),
     ]
@@ -112,7 +117,7 @@ def _to_do(report: Report) -> Iterator[str]:
     others = len(counted.trouble) - counted.unread + len(report.refused)
     alike, same_names = (sum(1 for _ in found) for found in (counted.alike(), counted.same_names()))
     needs = [
-        ("Written answers that wait for a mark by hand", "by-hand", counted.waiting),
+        ("Answers that wait for a mark by hand", "by-hand", counted.waiting),
         ("Answers unmarked because no sandbox was strong enough to run them", "exercises", unmarked),
         ("Files to ask for again, because they could not be read and are not graded", "not-graded", counted.unread),
         ("Other files not graded, or not to the end", "not-graded", others),
@@ -171,23 +176,25 @@ def _each(counts: Counter[str], most: int | None = None) -> str:
 
 def _named(slip: str, item: Item, choices: Mapping[str, Mapping[str, str]]) -> tuple[str, str, str]:
     """Say a slip in words, the lesson section, and the exercise where the slip is not a general one."""
-    label, section = _label(slip), where(item.sections[slip]) or item.lesson.replace("_", " ")
-    if slip in slips.CATALOGUE:
-        return label, section, ""
-    words = choices.get(item.exercise, {}).get(slip.rpartition(":")[2])
-    return f"{label}: {words}" if words else label, section, item.exercise
+    label, section = _label(slip, item, choices), in_words(item.sections[slip]) or item.lesson.replace("_", " ")
+    if slip == ROUNDED.id:
+        return label, "", ""  # nothing to read again
+    return label, section, "" if slip in KNOWN else item.exercise
 
 
-def _label(slip: str) -> str:
-    """Say a slip in words.
+def _label(slip: str, item: Item, choices: Mapping[str, Mapping[str, str]]) -> str:
+    """Say a slip in words: its own, those of the option that was chosen, or the lesson's reason against it.
 
-    >>> _label("weights-mask-ignored"), _label("masks-route:A"), _label("turned-over")
-    ('a softmax over all sources, blocked ones too', 'chose A', 'turned over')
+    >>> item = Item("03_masks", "masks-route", 1)
+    >>> _label("masks-route:A", item, {"masks-route": {"A": "Nothing moves"}}), _label("turned-over", item, {})
+    ('chose A: Nothing moves', 'turned over')
     """
-    if known := slips.CATALOGUE.get(slip):
+    if known := KNOWN.get(slip):
         return known.label
     before, chose, option = slip.partition(":")
-    return f"chose {option}" if chose else before.replace("-", " ")
+    short = f"chose {option}" if chose else before.replace("-", " ")
+    words = choices.get(item.exercise, {}).get(option) if chose else feedback.of(item.exercise).why.get(slip)
+    return f"{short}: {words}" if words else short
 
 
 def _help(counted: ClassStatistics) -> Iterator[str]:
@@ -255,7 +262,7 @@ def _day(when: str) -> str:
         return ""
 
 
-def _items(items: Sequence[Item], headings: Mapping[str, str]) -> Iterator[str]:
+def _items(items: Sequence[Item], report: Report) -> Iterator[str]:
     yield '<h2 id="exercises">Every exercise</h2>'
     yield (
         '<p class="soft">Solved: mean share of the points. Separates: correlation with the rest of a student\'s marks; '
@@ -265,19 +272,21 @@ def _items(items: Sequence[Item], headings: Mapping[str, str]) -> Iterator[str]:
     for lesson, group in groupby(items, key=lambda item: item.lesson):
         title = lesson.replace("_", " ")
         yield f"<h3>{text(title)}</h3>"
-        yield table(header, [_item(item, headings) for item in group], (1, 2, 3), f"every exercise of {title}")
+        yield table(header, [_item(item, report) for item in group], (1, 2, 3), f"every exercise of {title}")
 
 
-def _item(item: Item, headings: Mapping[str, str]) -> list[str]:
-    heading = headings.get(item.exercise, "")
-    named = Counter({_label(slip): count for slip, count in item.slips.items()})
+def _item(item: Item, report: Report) -> list[str]:
+    heading = report.headings.get(item.exercise, "")
+    named = Counter(
+        {shorten(_label(slip, item, report.choices), BRIEF, placeholder=" …"): n for slip, n in item.slips.items()}
+    )
     return [
         f'{text(item.exercise)}<br><small class="soft">{prose(heading)}</small>' if heading else text(item.exercise),
         number(item.out_of),
         "–" if item.difficulty is None else f"{item.difficulty:.0%}",
         "–" if item.discrimination is None else f"{item.discrimination:.2f}",
         text(", ".join(f"{count} {STATUS_WORDS[status]}" for status, count in item.statuses.most_common())),
-        text(_each(named, COMMONEST)),
+        prose(_each(named, COMMONEST)),
     ]
 
 
@@ -312,12 +321,14 @@ def _by_hand(report: Report) -> Iterator[str]:
     )
     if report.statistics.waiting > len(report.written):
         yield f"<p>Here are the first {len(report.written)}; the sheet has all {report.statistics.waiting}.</p>"
-    for exercise, rubric in report.rubrics.items():
-        waiting = [one for one in report.written if one.exercise == exercise]
-        if waiting:
-            shown = block(rubric, words=True)
-            yield f"<h3>{text(exercise)}</h3><details open><summary>Rubric</summary>{shown}</details>"
-            yield from map(_form, waiting)
+    waiting: dict[str, list[Written]] = {}
+    for one in report.written:
+        waiting.setdefault(one.exercise, []).append(one)
+    for exercise, answers in waiting.items():
+        shown = block(report.rubrics.get(exercise, ""), words=True)
+        rubric = f"<details open><summary>Rubric</summary>{shown}</details>" if shown else ""
+        yield f"<h3>{text(exercise)}</h3>{rubric}"
+        yield from map(_form, answers)
     yield '<p class="screen bar"><button id="save" type="button">Save as manual.csv</button> '
     yield '<span id="saved" role="status"></span></p></section>'
 

@@ -41,22 +41,13 @@ def _start(row: Row) -> Iterator[str]:
     """Say where another look gains most: the topics in which most points were lost."""
     lost: Counter[str] = Counter()
     for mark in row.marks:
-        if mark.status == "wrong" and (place := where(mark.section)):
+        if mark.status == "wrong" and (place := in_words(mark.section)):
             lost[place] += 1
     if len(lost) > 1:
         yield "<h2>Where another look helps most</h2><ul>"
         for place, count in lost.most_common(TOPICS):
             yield f"<li>{prose(place)}: {plural(count, 'exercise')}</li>"
         yield "</ul>"
-
-
-def where(section: str) -> str:
-    """Say in words where the lessons explain a topic.
-
-    >>> where("M2")
-    'lesson 03, "Try to mask with a zero"'
-    """
-    return in_words(section)
 
 
 def _lesson(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
@@ -113,7 +104,7 @@ def _file_name(attempt: Attempt) -> str:
 
 def _mark(mark: Mark, heading: str) -> str:
     sign, look = SIGNS.get(mark.status, "○"), LOOKS.get(mark.status, "")
-    place = where(mark.section) if look == "wrong" else ""
+    place = in_words(mark.section) if look == "wrong" else ""
     again = f'<p class="soft">{prose(f"Look again at {place}.")}</p>' if place else ""
     notes = "".join(f'<p class="soft">{text(note)}</p>' for note in mark.notes)
     answer = block(answer_of(mark), words=mark.step == "written")

@@ -13,12 +13,15 @@ from html import unescape
 
 import pytest
 
+from labkit import feedback
+from labkit.feedback import Feedback
 from labkit.grading.class_report import SCRIPT, Report, Written, class_report
-from labkit.grading.feedback_page import feedback_page, where
+from labkit.grading.feedback_page import feedback_page
 from labkit.grading.model import Attempt, Mark, Result, Student
 from labkit.grading.page import page
 from labkit.grading.statistics import ClassStatistics, correlation
 from labkit.grading.tables import Row
+from labkit.sections import in_words
 from labkit.slips import CATALOGUE
 
 
@@ -114,7 +117,23 @@ def test_slips_are_counted_over_all_exercises() -> None:
         )
     )
     known = CATALOGUE["weights-mask-ignored"]
-    assert f"{known.label} 3 a (2), b (1) {where(known.section)} chose C 1 b (1) {where('M2')}" in html
+    assert f"{known.label} 3 a (2), b (1) {in_words(known.section)} chose C 1 b (1) {in_words('M2')}" in html
+
+
+def test_a_slip_of_one_lesson_is_told_with_the_lessons_reason() -> None:
+    slip, rounded = mark("a", 0, slip="left-out", section="M1"), mark("b", 0, slip="rounded")
+    with feedback.using({"a": Feedback(why={"left-out": "Every source counts."})}):
+        html = words(shown(counted(row("Ada", slip, rounded), row("Bob", mark("c", 0, slip="left-out")))))
+    assert f"left out: Every source counts. 1 a (1) {in_words('M1')}" in html
+    assert "left out 1 c (1)" in html
+    assert "the right numbers, rounded 1 b (1)" in html
+
+
+def test_an_answer_without_a_rubric_can_be_marked_by_hand_too() -> None:
+    waiting = [Written("ada", "Ada", "row-2", "row_2 = mine.weights[1]", 2), Written("bob", "Bob", "say", "Words.", 4)]
+    html = shown(counted(), written=waiting, rubrics={"say": "Say more."})
+    assert words(html).count("Rubric") == 1
+    assert words(html).index("row-2 Ada row_2 = mine.weights[1]") < words(html).index("say Rubric Say more. Bob")
 
 
 def test_rarer_slips_unfold() -> None:
