@@ -126,6 +126,20 @@ def start(sandbox: Sandbox, requests: int, replies: int) -> Process:
     return Alone(sandbox, requests, replies)
 
 
+def _begin(command: Sequence[str], home: str, folder: str, fds: Sequence[int]) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, with these descriptors and nothing else of ours."""
+    return subprocess.Popen(
+        command,
+        env=_environment(home),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,  # nothing printed is ever read, so nothing printed can matter
+        stderr=subprocess.DEVNULL,
+        pass_fds=fds,
+        start_new_session=True,
+    )
+
+
 # Forked inside one bubblewrap
 
 
@@ -144,10 +158,10 @@ class ForkServer:
             raise
         self.control.settimeout(sandbox.limits.start)
         try:
-            ready = self.control.recv(16)
+            greeting = self.control.recv(16)
         except TimeoutError:
-            ready = b""
-        if not ready:
+            greeting = b""
+        if not greeting:
             self.end()
             raise SandboxError("bubblewrap does not start")
 
@@ -171,16 +185,7 @@ def _kept(command: Sequence[str], control: int) -> subprocess.Popen[bytes]:
 
     def keep() -> None:
         try:
-            process = subprocess.Popen(
-                command,
-                env=_environment(SCRATCH),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # nothing printed is ever read, so nothing printed can matter
-                stderr=subprocess.DEVNULL,
-                pass_fds=[control],
-                start_new_session=True,
-            )
+            process = _begin(command, SCRATCH, "/", [control])
         except OSError as error:
             started.set_exception(error)
         else:
@@ -282,19 +287,13 @@ class Alone:
         home = self.folder.name if self.folder else "/"
         filtered = _filter()
         self.gone, alive = os.pipe()
-        walls = [*_command(sandbox), "--sync-fd", str(alive), *_filtered(filtered)] if walled else []
+        walls = [*_command(sandbox), "--sync-fd", str(alive)] if walled else []
+        if walled and seccomp.program():
+            walls += ["--seccomp", str(filtered)]
         program = [_interpreter(), *ALONE, script, json.dumps(stage), str(requests), str(replies)]
         try:
-            self.process = subprocess.Popen(
-                [*walls, *program],
-                env=_environment(SCRATCH if walled else home),
-                cwd=home,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[requests, replies, alive, filtered],
-                start_new_session=True,
-            )
+            fds = [requests, replies, alive, filtered]
+            self.process = _begin([*walls, *program], SCRATCH if walled else home, home, fds)
         finally:
             os.close(alive)
             os.close(filtered)
@@ -337,10 +336,6 @@ def _filter() -> int:
     os.write(write, seccomp.program())
     os.close(write)
     return read
-
-
-def _filtered(filtered: int) -> list[str]:
-    return ["--seccomp", str(filtered)] if seccomp.program() else []
 
 
 # What a worker sees
