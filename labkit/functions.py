@@ -195,10 +195,11 @@ class Run:
         self.boolean = right.dtype == bool
         self.right: Array = right.astype(float)
         self.given: Array | None = None
-        self.complaint = self._compare()
+        self.about_result = self._compare()
+        self.complaint = self.about_result or self._changes()
 
     def _compare(self) -> str:
-        """Say what is wrong, without its numbers; "" if nothing is."""
+        """Say what is wrong with the result, without its numbers; "" if nothing is."""
         outcome = self.outcome
         if outcome.stopped:
             return "Your function was still running when its time was over: is there a loop that never ends?"
@@ -218,10 +219,13 @@ class Run:
             return "The result differs from the computation."
         if self.task.step == "weights" and (given[self._blocked()] != 0).any():  # a leak below any tolerance
             return "A blocked source has weight: it must be exactly 0."
-        if outcome.changed:
-            named = f"its argument `{outcome.changed}`" if outcome.changed.isidentifier() else outcome.changed
-            return f"Your function changes {named}: work on a copy, or build a new list."
         return ""
+
+    def _changes(self) -> str:
+        """Say which argument the call changed; "" if none."""
+        changed = self.outcome.changed
+        named = f"its argument `{changed}`" if changed.isidentifier() else changed
+        return f"Your function changes {named}: work on a copy, or build a new list." if changed else ""
 
     def _blocked(self) -> Array:
         """Say which weights must be exactly 0; a weight that only came out as 0 need not be."""
@@ -255,7 +259,10 @@ class Run:
         arguments = ",\n  ".join(f"{name} = {_short(value)}" for name, value in pairs)
         gave = "no result in time" if self.outcome.stopped else self.outcome.error or _short(self.outcome.value)
         right = self.right.astype(bool) if self.boolean else self.right
-        return f"{self.task.name}(\n  {arguments}\n)\ngave      {gave}\nexpected  {_short(right)}"
+        call = f"{self.task.name}(\n  {arguments}\n)\ngave      {gave}"
+        if self.complaint and not self.about_result:
+            return f"{call}, as expected\nchanged   {self.outcome.changed}"
+        return f"{call}\nexpected  {_short(right)}"
 
 
 def slip_functions(task: Task) -> list[tuple[Slip, Callable[..., Any]]]:

@@ -271,6 +271,7 @@ def test_a_changed_input_is_seen_although_the_result_is_right() -> None:
     finding = judged(greedy, "normalise")
     assert finding.status == "wrong"
     assert finding.message == "Your function changes its argument `row`: work on a copy, or build a new list."
+    assert finding.case == "normalise(\n  row = [1, 3]\n)\ngave      [0.25, 0.75], as expected\nchanged   row"
     unnamed = judge(TASKS["normalise"], [[[1, 3]]], [Outcome([0.25, 0.75], changed="an argument")])
     assert unnamed.message == "Your function changes an argument: work on a copy, or build a new list."
 
