@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import NamedTuple
 
@@ -31,7 +32,18 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run one subcommand and return its exit status."""
-    words = sys.argv[1:] if argv is None else argv
+    try:
+        try:
+            return answer(sys.argv[1:] if argv is None else argv)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads, such as `head`, has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python still holds goes nowhere
+        return 141
+
+
+def answer(words: list[str]) -> int:
+    """Do what the words of a command line say."""
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
         return 0

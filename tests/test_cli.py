@@ -44,6 +44,18 @@ def test_unknown_command_suggests_the_near_one() -> None:
     assert "Did you mean 'grade'?" in done.stderr
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe is told otherwise there")
+def test_a_reader_who_has_read_enough_is_no_error() -> None:
+    for words in (["--help"], ["grade", "--help"]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [sys.executable, "-m", "labkit.cli", *words]
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+        os.close(writing)
+        assert done.stderr == ""
+        assert done.returncode in (0, 141)
+
+
 def test_version() -> None:
     assert labkit("--version").stdout.strip() == importlib.metadata.version("labkit")
 
