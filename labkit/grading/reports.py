@@ -143,7 +143,7 @@ def write_reports(out: Path, manual: Path | None = None) -> None:
             if sheet.is_file() or sheet == manual:
                 take_manual(store, sheet)
         graded = Graded(store)
-        exercises = [one.exercise for one in graded.exercises if one.lesson in graded.lessons]
+        exercises = {one.exercise: one.lesson for one in graded.exercises if one.lesson in graded.lessons}
         tables.gradebook(out / "gradebook.csv", graded.rows(), exercises, sum(graded.lessons.values()))
         tables.canvas(out / "canvas.csv", graded.rows(), graded.lessons)
         tables.moodle(out / "moodle.csv", graded.rows(), graded.lessons)

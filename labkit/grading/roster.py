@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from labkit.errors import LabkitError
@@ -16,7 +17,6 @@ from labkit.grading.strict import Refused, decode
 from labkit.grading.text import same_name
 
 ID_COLUMNS = (
-    "student_id",
     "student id",
     "sis user id",
     "id number",
@@ -29,6 +29,8 @@ ID_COLUMNS = (
     "email address",
 )
 NAME_COLUMNS = ("name", "full name", "student", "display name")
+FIRST_NAMES = ("first name", "given name")
+LAST_NAMES = ("last name", "family name", "surname")
 
 
 @dataclass(frozen=True)
@@ -76,20 +78,30 @@ def read_csv(text: str) -> csv.DictReader[str]:
     return csv.DictReader(io.StringIO(text, newline=None), delimiter=max(",;\t", key=header.count))
 
 
+@lru_cache
+def heading(text: str) -> str:
+    """Fold a column's heading, however its words are set apart.
+
+    >>> heading("First Name"), heading("first_name"), heading("FirstName"), heading("E-mail")
+    ('firstname', 'firstname', 'firstname', 'email')
+    """
+    return re.sub(r"[\W_]+", "", same_name(text))
+
+
+def first_of(columns: Mapping[str, str], *headings: str) -> str:
+    """Give the first of these columns that holds something, else an empty text."""
+    by_heading = {heading(name): value.strip() for name, value in columns.items()}
+    return next((value for name in headings if (value := by_heading.get(heading(name)))), "")
+
+
 def _student(row: Mapping[str | None, object]) -> Student | None:
     columns = {key: value for key, value in row.items() if isinstance(key, str) and isinstance(value, str)}
-    by_name = {same_name(key): value.strip() for key, value in columns.items()}
-    name = _first(by_name, NAME_COLUMNS) or " ".join(
-        part for column in ("first name", "last name", "surname") if (part := by_name.get(column))
-    )
-    student_id = _first(by_name, ID_COLUMNS) or name
-    if not student_id or by_name.get("student", "").strip() == "Points Possible":  # Canvas puts it under its header
+    names = (first_of(columns, *FIRST_NAMES), first_of(columns, *LAST_NAMES))
+    name = first_of(columns, *NAME_COLUMNS) or " ".join(filter(None, names))
+    student_id = first_of(columns, *ID_COLUMNS) or name
+    if not student_id or name == "Points Possible":  # Canvas puts it under its header
         return None
     return Student(student_id, name or student_id, columns)
-
-
-def _first(row: Mapping[str, str], columns: Sequence[str]) -> str:
-    return next((row[column] for column in columns if row.get(column)), "")
 
 
 def _index(students: Sequence[Student]) -> dict[str, Student]:
@@ -107,7 +119,7 @@ def _keys(student: Student) -> Iterator[str]:
     yield student.name
     yield from squeezed(student.name)
     for column, value in student.columns.items():
-        if same_name(column) in ID_COLUMNS:
+        if heading(column) in map(heading, ID_COLUMNS):
             yield value
             yield value.partition("@")[0]
             if number := re.fullmatch(r"\D*(\d+)", value):  # Moodle's "Participant 12345"
@@ -125,3 +137,12 @@ def squeezed(name: str) -> Iterator[str]:
     ordered = last + first if comma else " ".join(words[-1:] + words[:-1])
     for text in (ordered, name):
         yield re.sub(r"[\W_]+", "", text).casefold()
+
+
+def name_words(name: str) -> list[str]:
+    """Give the words of a name in an order of their own: gradebooks list "Lovelace, Ada".
+
+    >>> name_words("Lovelace, Ada") == name_words("Ada Lovelace")
+    True
+    """
+    return sorted(re.findall(r"\w+", same_name(name)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +18,13 @@ from pathlib import Path
 from labkit.errors import LabkitError
 from labkit.grading.keyfile import MARKER
 from labkit.grading.model import STATUS_WORDS, Mark, Result, Student
-from labkit.grading.roster import ID_COLUMNS, csv_text, read_csv
+from labkit.grading.roster import ID_COLUMNS, csv_text, first_of, heading, read_csv
 from labkit.grading.store import Manual
-from labkit.grading.text import same_name
 
 FORMULA = "=+-@＝＋－＠"
 SHEET = ("student", "name", "lesson", "exercise", "answer", "rubric", "out_of", "points", "comment")
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+ASSIGNMENT = re.compile(r" \(\d+\)$")  # the number Canvas adds to an assignment's name
 MOODLE_SHEET = ("Identifier", "Full name", "Email address")
 
 
@@ -42,7 +43,7 @@ class Row:
 
     @property
     def untold(self) -> object:
-        """What stands where this student has no mark: 0, or nothing while a file that is not marked may hold one."""
+        """What stands for a lesson that was not handed in: 0, or nothing while a file without marks may be it."""
         unmarked = any((result.unread or result.verdict == "internal") and not result.marks for result in self.results)
         return "" if unmarked else 0
 
@@ -98,21 +99,30 @@ def answer_of(mark: Mark) -> str:
     return MARKER.sub("", mark.answer, count=1).strip()
 
 
-def gradebook(path: Path, rows: Iterable[Row], exercises: Sequence[str], out_of: float) -> None:
-    """A row a student, a column an exercise; empty is what waits or could not be read, 0 what was not handed in."""
+def gradebook(path: Path, rows: Iterable[Row], exercises: Mapping[str, str], out_of: float) -> None:
+    """A row a student, a column an exercise; empty is what waits or could not be read, 0 what was not handed in.
+
+    `exercises` are given with the lesson of each.
+    """
     header = ("student", "name", "points", "out of", "late", "remarks", *exercises)
     write_table(path, header, (_gradebook_row(row, exercises, out_of) for row in rows))
 
 
-def _gradebook_row(row: Row, exercises: Sequence[str], out_of: float) -> list[object]:
+def _gradebook_row(row: Row, exercises: Mapping[str, str], out_of: float) -> list[object]:
     given: dict[str, object] = {mark.exercise: mark.points for mark in row.marks}
-    late = any(result.attempt is not None and result.attempt.late for result in row.results)
+    handed_in = {result.lesson for result in row.results}
     waits = bool(row.results) and all(result.unread for result in row.results)
     points = "" if waits else sum(result.points for result in row.results)
-    remarks = "; ".join(remarks_of(row))
-    return [row.student.id, row.student.name, points, out_of, "late" if late else "", remarks] + [
-        given.get(exercise, row.untold) for exercise in exercises
+    return [row.student.id, row.student.name, points, out_of, "; ".join(late(row)), "; ".join(remarks_of(row))] + [
+        given.get(exercise, "" if lesson in handed_in else row.untold) for exercise, lesson in exercises.items()
     ]
+
+
+def late(row: Row) -> Iterator[str]:
+    """Name the lessons whose file that counts came late."""
+    for result in row.results:
+        if result.attempt is not None and result.attempt.late and not result.elsewhere:
+            yield result.lesson or "no lesson"
 
 
 def remarks_of(row: Row) -> Iterator[str]:
@@ -122,26 +132,60 @@ def remarks_of(row: Row) -> Iterator[str]:
     for result in row.results:
         if result.verdict != "graded":
             yield f"{result.lesson or 'no lesson'}: {result.verdict_words} ({result.reason.rstrip('.')})"
+        elif result.marks and all(mark.status == "missing" for mark in result.marks):
+            yield f"{result.lesson}: the file holds none of its exercises"
         waiting = sum(mark.points is None for mark in result.marks)
         if waiting and not result.unread:
             yield f"{result.lesson}: {waiting} without a mark yet"
 
 
 def canvas(path: Path, rows: Iterable[Row], lessons: Mapping[str, float]) -> None:
-    """The file Canvas imports: its own columns from the roster where it came from Canvas, then one for each lesson."""
-    header = (*CANVAS, *lessons)
+    """The file Canvas imports: who it is, as Canvas knows them, then a column for each lesson.
+
+    Where the roster is Canvas's own gradebook and has an assignment called like a lesson, its heading is kept, so that
+    Canvas takes it for the same; and what we cannot fill in stays as it stands there, since Canvas clears empty cells.
+    """
+    rows = iter(rows)
+    first = next(rows, None)
+    known = first.student.columns if first and _from_canvas(first.student) else {}
+    headings = {lesson: _assignment(known, lesson) for lesson in lessons}
     possible: list[object] = ["    Points Possible", *[""] * (len(CANVAS) - 1), *lessons.values()]
 
     def lines() -> Iterator[list[object]]:
         yield possible
-        for row in rows:
-            known = {same_name(name): value for name, value in row.student.columns.items()}
-            own: list[object] = [known.get(same_name(name), "") for name in CANVAS]
-            own[0] = own[0] or row.student.name
-            own[3] = own[3] or ("" if any(own[1:3]) else row.student.id)
-            yield [*own, *_totals(row, lessons)]
+        for row in chain([first] if first else [], rows):
+            totals = zip(headings.values(), _totals(row, lessons), strict=True)
+            standing = row.student.columns
+            yield _canvas_student(row.student) + [standing.get(name, "") if one == "" else one for name, one in totals]
 
-    write_table(path, header, lines())
+    write_table(path, (*CANVAS, *headings.values()), lines())
+
+
+def _from_canvas(student: Student) -> bool:
+    """Say whether a student's columns are those of a gradebook that Canvas exported."""
+    columns = set(map(heading, student.columns))
+    return {"id", "section"} <= columns and not columns.isdisjoint(("student", "lastname"))
+
+
+def _assignment(columns: Iterable[str], lesson: str) -> str:
+    """Give the heading of the assignment called like a lesson: Canvas adds a number to the name."""
+    return next((name for name in columns if heading(ASSIGNMENT.sub("", name)) == heading(lesson)), lesson)
+
+
+def _canvas_student(student: Student) -> list[object]:
+    """Fill in Canvas's columns; it looks for the ID, then for the SIS user ID, then for the login, then for the name.
+
+    An id of somebody else's list may be either of the last two, and never Canvas's own number.
+    """
+    if _from_canvas(student):
+        own: list[object] = [first_of(student.columns, name) for name in CANVAS]
+        own[0] = own[0] or student.name
+        return own
+    if not student.listed and student.id.isdecimal() and student.id != student.name:  # from the name of Canvas's file
+        return [student.name, student.id, "", "", ""]
+    user = first_of(student.columns, "sis user id") or student.id
+    login = first_of(student.columns, "sis login id", "login", "username") or student.id
+    return [student.name, "", user, login, ""]
 
 
 def moodle(path: Path, rows: Iterable[Row], lessons: Mapping[str, float]) -> None:
@@ -167,9 +211,8 @@ def _worksheet_row(row: Row, lesson: str, out_of: float) -> list[object]:
 
 
 def _import_row(row: Row, lessons: Mapping[str, float]) -> list[object]:
-    known = {same_name(name): value for name, value in row.student.columns.items()}
-    number = next((known[name] for name in ID_COLUMNS if known.get(name)), row.student.id)
-    email = known.get("email address") or known.get("email") or ""
+    number = first_of(row.student.columns, *ID_COLUMNS) or row.student.id
+    email = first_of(row.student.columns, "email address", "email")
     return [number, row.student.name, email, *_totals(row, lessons)]
 
 
@@ -177,12 +220,13 @@ def _totals(row: Row, lessons: Mapping[str, float]) -> list[object]:
     """Give a student's points for each lesson; empty where a mark still waits for us, a person or a readable file."""
     by_lesson = {result.lesson: result for result in row.results}
     totals: list[object] = []
-    for lesson in lessons:
+    for lesson, out_of in lessons.items():
         result = by_lesson.get(lesson)
         if result is None:
             totals.append(row.untold)
         else:
-            open_ = result.verdict == "internal" or any(mark.points is None for mark in result.marks)
+            partly = result.out_of < out_of - 1e-9  # so far only some exercises were marked
+            open_ = partly or result.verdict == "internal" or any(mark.points is None for mark in result.marks)
             totals.append("" if open_ else result.points)
     return totals
 

@@ -90,7 +90,7 @@ def test_the_apostrophe_comes_off_again(text: str) -> None:
 
 def test_hostile_names_are_inert_in_every_table(tmp_path: Path) -> None:
     rows = [row(Student("=cmd|' /C calc'!A0", "@evil\r\n=1", {"Identifier": "+1"}), mark(answer="-2+3"))]
-    tables.gradebook(tmp_path / "g.csv", rows, ["a"], 2)
+    tables.gradebook(tmp_path / "g.csv", rows, {"a": "03_masks"}, 2)
     tables.canvas(tmp_path / "c.csv", rows, {"03_masks": 2})
     tables.moodle(tmp_path / "m.csv", rows, {"03_masks": 2})
     tables.manual_sheet(tmp_path / "s.csv", rows, {"a": "=rubric"}, {})
@@ -111,13 +111,35 @@ def test_the_gradebook_has_a_row_a_student_and_a_column_an_exercise(tmp_path: Pa
         Row(Student("bob", "Bob"), ()),
         Row(Student("cy", "Cy"), (Result(Student("cy", "Cy"), "", "internal", "ValueError"),)),
     ]
-    tables.gradebook(tmp_path / "g.csv", rows, ["a", "b"], 4)
+    tables.gradebook(tmp_path / "g.csv", rows, {"a": "03_masks", "b": "03_masks"}, 4)
     assert read(tmp_path / "g.csv") == [
         ["student", "name", "points", "out of", "late", "remarks", "a", "b"],
-        ["ada", "Ada L", "2", "4", "late", "03_masks: 1 without a mark yet", "2", ""],
+        ["ada", "Ada L", "2", "4", "03_masks", "03_masks: 1 without a mark yet", "2", ""],
         ["bob", "Bob", "0", "4", "", "nothing handed in", "0", "0"],
         ["cy", "Cy", "0", "4", "", "no lesson: not graded through a fault of ours (ValueError)", "", ""],
     ]
+
+
+def test_the_lessons_that_came_late_are_named(tmp_path: Path) -> None:
+    first, second = (row(ADA, mark(), lesson=name, late=name == "04_worked") for name in ("03_masks", "04_worked"))
+    other = Result(ADA, "", "rejected", "f belongs to none of them.", attempt=Attempt("f", late=True), elsewhere=True)
+    rows = [Row(ADA, (other, *first.results, *second.results))]
+    tables.gradebook(tmp_path / "g.csv", rows, {"a": "03_masks"}, 2)
+    assert read(tmp_path / "g.csv")[1][4] == "04_worked"
+
+
+def test_what_is_not_marked_yet_is_no_zero(tmp_path: Path) -> None:
+    """Of the first lesson one exercise was marked, of the second none was handed in."""
+    rows = [row(ADA, mark("a"))]
+    tables.gradebook(tmp_path / "g.csv", rows, {"a": "03_masks", "b": "03_masks", "c": "04_worked"}, 6)
+    assert read(tmp_path / "g.csv")[1][-3:] == ["1", "", "0"]
+    tables.moodle(tmp_path / "m.csv", rows, {"03_masks": 4.0, "04_worked": 2.0})
+    assert read(tmp_path / "m.csv")[1][-2:] == ["", "0"]
+
+
+def test_a_file_without_any_exercise_is_no_silent_zero(tmp_path: Path) -> None:
+    tables.gradebook(tmp_path / "g.csv", [row(ADA, mark("a", 0.0, "missing"))], {"a": "03_masks"}, 2)
+    assert read(tmp_path / "g.csv")[1][5] == "03_masks: the file holds none of its exercises"
 
 
 def test_a_file_that_could_not_be_read_leaves_its_cells_empty(tmp_path: Path) -> None:
@@ -130,7 +152,7 @@ def test_a_file_that_could_not_be_read_leaves_its_cells_empty(tmp_path: Path) ->
     rows = [Row(ADA, (with_manual(one, {}),)) for one in (known, unknown, other)]
     tables.canvas(tmp_path / "c.csv", rows, lessons)
     tables.moodle(tmp_path / "m.csv", rows, lessons)
-    tables.gradebook(tmp_path / "g.csv", rows, ["a", "b"], 4)
+    tables.gradebook(tmp_path / "g.csv", rows, {"a": "03_masks", "b": "04_worked"}, 4)
     empty = [["", "0"], ["", ""], ["0", "0"]]  # a notebook of another lesson is no reason to wait for this one
     assert [line[-2:] for line in read(tmp_path / "c.csv")[2:]] == empty
     assert [line[-2:] for line in read(tmp_path / "m.csv")[1:]] == empty
@@ -159,13 +181,65 @@ def test_canvas_gets_its_own_columns_back(tmp_path: Path) -> None:
     ]
 
 
-def test_canvas_without_its_gradebook_goes_by_login(tmp_path: Path) -> None:
-    (ada,) = roster(tmp_path, "id,name\nada,Ada L\n")
+def test_canvas_gets_the_heading_of_its_own_assignment_back(tmp_path: Path) -> None:
+    """What stands there stays where we have nothing to say: Canvas would clear an empty cell."""
+    text = CANVAS.replace("Old (1)", "03 Masks (81)")
+    ada, grace = roster(tmp_path, text)
+    rows = [row(ada, mark("a", None, "recorded")), row(grace, mark())]
+    tables.canvas(tmp_path / "c.csv", rows, {"03_masks": 2.0, "04_worked": 2.0})
+    header, _, first, second = read(tmp_path / "c.csv")
+    assert header[5:] == ["03 Masks (81)", "04_worked"]
+    assert (first[5:], second[5:]) == (["3", "0"], ["1", "0"])
+
+
+def test_canvas_may_export_family_names_apart(tmp_path: Path) -> None:
+    text = "LastName,FirstName,ID,SIS Login ID,Section\n    Points Possible,,,,\nLovelace,Ada,1001,ada,Tue\n"
+    (ada,) = roster(tmp_path, text)
     tables.canvas(tmp_path / "c.csv", [row(ada, mark())], {"03_masks": 2.0})
-    ada_row = read(tmp_path / "c.csv")[2]
-    assert ada_row == ["Ada L", "ada", "", "", "", "1"]
-    tables.canvas(tmp_path / "c.csv", [row(ADA, mark())], {"03_masks": 2.0})
-    assert read(tmp_path / "c.csv")[2] == ["Ada L", "", "", "ada", "", "1"]
+    assert read(tmp_path / "c.csv")[2] == ["Ada Lovelace", "1001", "", "ada", "Tue", "1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("id,name\n7,Ada L\n", ["Ada L", "", "7", "7", ""]),
+        ("student_id,username,name\n7,ada,Ada L\n", ["Ada L", "", "7", "ada", ""]),
+        ("ID number,SIS User ID,name\n7,u-1,Ada L\n", ["Ada L", "", "u-1", "u-1", ""]),
+    ],
+)
+def test_an_id_of_ones_own_list_is_no_number_of_canvas(tmp_path: Path, text: str, expected: list[str]) -> None:
+    (ada,) = roster(tmp_path, text)
+    tables.canvas(tmp_path / "c.csv", [row(ada, mark())], {"03_masks": 2.0})
+    assert read(tmp_path / "c.csv")[2] == [*expected, "1"]
+
+
+@pytest.mark.parametrize(
+    ("student", "expected"),
+    [
+        (Student("1001", "lovelaceada"), ["lovelaceada", "1001", "", "", ""]),  # from the name of Canvas's file
+        (Student("1001", "1001"), ["1001", "", "1001", "1001", ""]),  # from a folder's name
+        (ADA, ["Ada L", "", "ada", "ada", ""]),
+    ],
+)
+def test_who_is_on_no_list_is_found_by_what_their_file_says(
+    tmp_path: Path, student: Student, expected: list[str]
+) -> None:
+    tables.canvas(tmp_path / "c.csv", [row(student, mark())], {"03_masks": 2.0})
+    assert read(tmp_path / "c.csv")[2] == [*expected, "1"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "first_name,last_name",
+        "Firstname,Lastname",
+        "First Name,SURNAME",
+        "given name,family name",
+        "FirstName,LastName",
+    ],
+)
+def test_names_are_found_however_their_columns_are_written(tmp_path: Path, header: str) -> None:
+    assert [one.name for one in roster(tmp_path, f"student_id,{header}\n7,Ada,Lovelace\n")] == ["Ada Lovelace"]
 
 
 def test_moodles_worksheet_comes_back_filled(tmp_path: Path) -> None:
