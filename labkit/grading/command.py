@@ -22,6 +22,12 @@ NAMED = 10  # people named on the terminal; the class report names more
 NO_SANDBOX = (
     "they need code to run, and there is no level A sandbox here. See `labkit doctor`, or use --allow-weaker-sandbox."
 )
+STRAY = "Everybody else has 0 there. Not due yet? `--keys` with the key of one lesson grades that lesson alone."
+EARLIER = "The key changed: marks that --only left alone are still by the earlier one, until you grade without --only."
+STOPPED = {
+    "grade": "Marks that are done are kept; the same command goes on from there.",
+    "regrade": "Marks that are done are kept; the same command starts from the beginning.",
+}
 
 
 def main(argv: Sequence[str], command: str) -> int:
@@ -48,6 +54,9 @@ def main(argv: Sequence[str], command: str) -> int:
     except (LabkitError, OSError, sqlite3.Error) as error:
         print(f"labkit {command}: {visible(_advice(error, words.out))}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"\nStopped. {'Nothing was written.' if words.dry_run else STOPPED[command]}", file=sys.stderr)
+        return 130
     print("\n".join(lines(summary, words.out, dry_run=words.dry_run, again=options.again)))
     return summary.exit_status
 
@@ -154,6 +163,12 @@ def lines(summary: Summary, out: Path, *, dry_run: bool = False, again: bool = F
         yield f"Handed in, but not on the class list, {_some(summary.unlisted)}"
     if summary.absent:
         yield f"Nothing handed in, {_some(summary.absent)}"
+    for lesson in summary.strays:
+        other, many = summary.handed.most_common(1)[0]
+        few = plural(summary.handed[lesson], "student")
+        yield f"Only {few} handed in {lesson} ({other}: {many}). {STRAY}"
+    if summary.earlier:
+        yield EARLIER
     if summary.unmarked:
         unmarked = plural(summary.unmarked, "exercise is", "exercises are")
         yield f"{unmarked} unmarked: {NO_SANDBOX}"

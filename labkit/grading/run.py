@@ -10,11 +10,12 @@ import pickle
 import signal
 import threading
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,14 @@ from labkit.grading.model import Refusal, Result, Student
 from labkit.grading.notebook import digest
 from labkit.grading.probe import Report, find_sandbox
 from labkit.grading.processes import visible_paths
-from labkit.grading.roster import Roster, read_roster
+from labkit.grading.roster import Roster, name_words, read_roster
 from labkit.grading.store import Change, Store, changes
 from labkit.grading.strict import Refused
 
 AHEAD = 3  # students in flight for each job: enough to keep it busy, few enough to keep memory flat
+
+NEAR = 3  # names that might have been meant
+STRAY = 4  # a lesson is a stray where this many times as many students handed in another one
 
 # The modules of grading that a mark depends on.
 MARKS = (
@@ -65,9 +69,17 @@ class Summary:
     unlisted: list[str] = field(default_factory=list)  # handed in, but not on the class list
     absent: list[str] = field(default_factory=list)  # on the class list, but handed nothing in
     found: dict[str, Found] = field(default_factory=dict)  # lesson -> its notebooks; only a dry run counts them
+    handed: Counter[str] = field(default_factory=Counter)  # lesson -> how many students handed it in
     internal: list[str] = field(default_factory=list)
     unmarked: int = 0  # exercises that no sandbox here was strong enough for
     changes: list[Change] = field(default_factory=list)
+    earlier: bool = False  # the marks that `only` leaves alone were made with an earlier key
+
+    @property
+    def strays(self) -> list[str]:
+        """The lessons that few of the class handed in: too early perhaps, and all others have a 0 there."""
+        most = max(self.handed.values(), default=0)
+        return sorted(lesson for lesson, count in self.handed.items() if count * STRAY < most)
 
     @property
     def exit_status(self) -> int:
@@ -108,6 +120,7 @@ def grade(
     sources = tuple(map(read_key, find_keys(Path(keys))))
     roster = read_roster(options.roster) if options.roster else Roster()
     files, refusals = find_files(submissions, roster, [source.lesson for source in sources], options.due)
+    listed = _class(roster, files)
     students, exercises = _wanted(options.only, files, sources)
     _keep_out_of_sight(Path(keys), Path(out))
     sandbox = _sandbox(report or find_sandbox(), options.allow_weaker)
@@ -115,7 +128,7 @@ def grade(
         len(students),
         level=sandbox.level if sandbox else "none",
         refused=[refusal.reason for refusal in refusals],
-        unlisted=[one.label for one in _class(roster, files) if roster.students and not one.listed],
+        unlisted=[one.label for one in listed if roster.students and not one.listed],
         absent=[student.name for student in roster.students if student.id not in files],
     )
     if options.dry_run:
@@ -123,8 +136,11 @@ def grade(
         return summary
     settings = Settings(sources, read_secret(options.secret or Path(out, "secret.txt")), sandbox, exercises)
     with Store(Path(out)) as store:
-        why = _why(store.facts(), settings)
-        store.begin(_class(roster, files), refusals, {**_facts(settings), "exercises": _exercises(sources)})
+        before, facts = store.facts(), _facts(settings)
+        why = _why(before, settings)
+        if options.only and before.get("keys", facts["keys"]) != facts["keys"]:
+            summary.earlier, facts["keys"] = True, before["keys"]  # until everybody is marked with the new one
+        store.begin(listed, refusals, {**facts, "exercises": _exercises(sources)})
         if not options.only:
             store.forget(files)
         done = {} if options.again or exercises else store.finished()
@@ -153,6 +169,7 @@ def _look(summary: Summary, files: Iterable[Handed], sources: Sequence[KeySource
         found.notebooks += 1
         found.late += bool(one.attempt.late)
         found.students.add(one.student.id)
+    summary.handed.update({lesson: len(found.students) for lesson, found in summary.found.items() if lesson})
 
 
 def _keep(
@@ -186,17 +203,27 @@ def _keep(
 def _merged(before: Sequence[Result], results: Sequence[Result]) -> list[Result]:
     """Put newly marked exercises among the others of the same lesson."""
     old = {result.lesson: result for result in before}
-    merged = []
-    for result in results:
-        new = {mark.exercise: mark for mark in result.marks}
-        was = old.pop(result.lesson, None)
-        kept = [new.pop(mark.exercise, mark) for mark in was.marks] if was else []
-        merged.append(replace(result, marks=(*kept, *new.values())))
+    merged = [_with_others(old.pop(result.lesson, None), result) for result in results]
     return sorted([*merged, *old.values()], key=lambda result: result.lesson)
+
+
+def _with_others(was: Result | None, result: Result) -> Result:
+    """Add the marks that were not made anew, and what holds of them; a file that could not be read has none."""
+    if was is None or was.unread or result.verdict not in ("graded", "stopped"):
+        return result
+    new = {mark.exercise: mark for mark in result.marks}
+    cost = {mark.exercise for mark in was.marks if mark.status == "stopped"}
+    if was.verdict == "stopped" and not (cost and cost <= new.keys()):
+        reason = "; ".join(dict.fromkeys(filter(None, (was.reason, result.reason))))
+        result = replace(result, verdict="stopped", reason=reason)
+    kept = [new.pop(mark.exercise, mark) for mark in was.marks]
+    return replace(result, marks=(*kept, *new.values()), level=result.level or was.level)
 
 
 def _count(store: Store, summary: Summary) -> None:
     for result in store.results():
+        if result.lesson:
+            summary.handed[result.lesson] += 1
         summary.unmarked += sum(mark.status == "unmarked" for mark in result.marks)
         if result.verdict == "rejected":
             summary.refused.append(result.reason)
@@ -212,11 +239,25 @@ def _wanted(
     """Split `only` into students and exercises; a word that is neither is a mistake worth stopping for."""
     known = {item.id for source in sources for item in run_key(source).items}
     exercises = tuple(word for word in only if word in known)
-    students = [word for word in only if word in files]
-    strangers = sorted(set(only) - {*exercises, *students})
-    if strangers:
-        raise LabkitError(f"--only {strangers[0]!r} is neither a student who handed something in nor an exercise.")
-    return students or list(files), exercises
+    people = [group[0].student for group in files.values()]
+    students = [_named(word, people, known) for word in only if word not in known]
+    return list(dict.fromkeys(students)) or list(files), exercises
+
+
+def _named(word: str, people: Sequence[Student], exercises: Iterable[str]) -> str:
+    """Give the id of the student somebody names: by the id, or by a name that only one has."""
+    if any(word == one.id for one in people):
+        return word
+    namesakes = [one for one in people if name_words(one.name) == name_words(word)]
+    if len(namesakes) == 1:
+        return namesakes[0].id
+    if namesakes:
+        ids = " or ".join(repr(one.id) for one in namesakes)
+        raise LabkitError(f"--only {word!r} names more than one student: say {ids}.")
+    near = [one.label for one in people if {*name_words(one.name)} & {*name_words(word)}]
+    near += get_close_matches(word, [*exercises, *(one.id for one in people)], NEAR)
+    meant = f" Did you mean {' or '.join(near[:NEAR])}?" if near else ""
+    raise LabkitError(f"--only {word!r} is neither a student who handed something in nor an exercise.{meant}")
 
 
 def _todo(

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from labkit.errors import LabkitError
-from labkit.grading.model import Attempt, Mark, Refusal, Result, Student, result_from_json, to_json
+from labkit.grading.model import STATUS_WORDS, Attempt, Mark, Refusal, Result, Student, result_from_json, to_json
 
 NAME = "state.sqlite"
 PATIENCE = 60.0  # seconds to wait for another grader's write
@@ -40,7 +40,7 @@ class Manual:
 
 @dataclass(frozen=True)
 class Change:
-    """One mark that differs from the last time, and why it may."""
+    """One mark that differs from the last time, and why it may; the student is named as people know them."""
 
     student: str
     lesson: str
@@ -159,7 +159,7 @@ class Store:
 def changes(before: Sequence[Result], after: Sequence[Result], why: str) -> Iterator[Change]:
     """Compare two markings of one student, exercise by exercise."""
     old, new = _by_exercise(before), _by_exercise(after)
-    student = next((result.student.id for result in (*before, *after)), "")
+    student = next((result.student.label for result in (*after, *before)), "")
     for lesson, exercise in sorted(old.keys() | new.keys()):
         was, now = old.get((lesson, exercise)), new.get((lesson, exercise))
         if _shown(was) != _shown(now):
@@ -175,5 +175,7 @@ def _by_exercise(results: Sequence[Result]) -> dict[tuple[str, str], tuple[Resul
 def _shown(one: tuple[Result, Mark] | None) -> str:
     if one is None:
         return "—"
-    mark = one[1]
-    return f"{'?' if mark.points is None else format(mark.points, 'g')}/{mark.out_of:g} {mark.status}"
+    result, mark = one
+    if result.unread:
+        return f"?/{mark.out_of:g} {STATUS_WORDS['unreadable']}"
+    return f"{'?' if mark.points is None else format(mark.points, 'g')}/{mark.out_of:g} {STATUS_WORDS[mark.status]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -18,12 +19,12 @@ from labkit import grading
 from labkit.errors import LabkitError
 from labkit.grading import run as running
 from labkit.grading import tables
-from labkit.grading.command import NO_SANDBOX
+from labkit.grading.command import EARLIER, NO_SANDBOX, STRAY, main
 from labkit.grading.keyfile import KeySource
 from labkit.grading.model import to_json
 from labkit.grading.probe import Report
 from labkit.grading.processes import Limits, Sandbox
-from labkit.grading.reports import take_manual
+from labkit.grading.reports import take_manual, write_reports
 from labkit.grading.run import Here, Options, executor_for, grade
 from labkit.grading.store import Manual, Store
 
@@ -68,7 +69,12 @@ def test_a_new_file_is_marked_and_its_change_explained(classroom: Path, tmp_path
     summary = grade(classroom, KEY, tmp_path / "out", report=NONE)
     assert (summary.marked, summary.kept) == (1, 3)
     (change,) = summary.changes
-    assert (change.student, change.exercise, change.before, change.after) == ("bob", "row-2", "0/2 wrong", "2/2 right")
+    assert (change.student, change.exercise, change.before, change.after) == (
+        "bob",
+        "row-2",
+        "0/2 not yet",
+        "2/2 correct",
+    )
     assert change.why == "another file counts"
 
 
@@ -101,6 +107,159 @@ def test_only_a_student_or_an_exercise(classroom: Path, tmp_path: Path) -> None:
     assert (summary.marked, summary.changes, stored(out)) == (4, [], before)
     with pytest.raises(LabkitError, match="'nobody' is neither"):
         grade(classroom, KEY, out, Options(only=("nobody",)), report=NONE)
+
+
+def test_only_may_name_a_student_by_the_name(classroom: Path, tmp_path: Path) -> None:
+    people, out = tmp_path / "roster.csv", tmp_path / "out"
+    people.write_text('id,name\nada,"Lovelace, Ada"\nbob,Bob B\ncy,Bob B\n')
+    assert grade(classroom, KEY, out, Options(people, only=("ada lovelace",)), report=NONE).marked == 1
+    assert set(points(out)) == {"ada"}
+    for word, advice in (
+        ("Bob B", "more than one student: say 'bob' or 'cy'"),
+        ("Lovelace", r"Did you mean Lovelace, Ada \(ada\)\?"),
+        ("shape", r"Did you mean shapes\?"),
+    ):
+        with pytest.raises(LabkitError, match=advice):
+            grade(classroom, KEY, out, Options(people, only=(word,)), report=NONE)
+
+
+def test_one_exercise_marked_again_takes_away_nothing_that_holds(
+    classroom: Path, tmp_path: Path, notebook: Notebook, report: Report
+) -> None:
+    out, secret = tmp_path / "out", tmp_path / "secret.txt"
+    endless = notebook(write_mix="def mix(weights, values):\n    while True: pass")
+    (classroom / "ada" / "small_key.ipynb").write_bytes(endless)
+    grade(classroom, KEY, out, Options(secret=secret, only=("ada",)), report=report)
+    before = stored(out)
+    assert json.loads(before["ada"])["verdict"] == "stopped"
+    grade(classroom, KEY, out, Options(secret=secret, only=("ada", "shapes")), report=report)
+    assert stored(out) == before
+    grade(classroom, KEY, out, Options(secret=secret, only=("ada", "write-mix")), report=report)
+    assert stored(out) == before
+
+
+def test_an_exercise_marked_first_is_no_zero_for_the_others(classroom: Path, tmp_path: Path) -> None:
+    grade(classroom, KEY, tmp_path / "out", Options(only=("shapes",)), report=NONE)
+    write_reports(tmp_path / "out")
+    ada = (tmp_path / "out" / "gradebook.csv").read_text("utf-8-sig").splitlines()[1]
+    assert ada == '"ada","ada","1","10","","","","1","",""'
+
+
+def test_marks_left_to_an_earlier_key_are_said_until_all_are_new(
+    classroom: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "find_sandbox", lambda: NONE)
+    key = tmp_path / "small_key.md"
+    words = [str(classroom), "--keys", str(key), "--out", str(tmp_path / "out")]
+    key.write_text(KEY.read_text("utf-8"), "utf-8")
+    grading.grade([*words, "--only", "bob"])
+    grading.grade(words)
+    assert EARLIER not in capsys.readouterr().out
+    key.write_text(KEY.read_text("utf-8").replace("points: 2", "points: 4"), "utf-8")
+    for _ in range(2):
+        grading.grade([*words, "--only", "row-2"])
+        assert EARLIER in capsys.readouterr().out.splitlines()
+    grading.grade(words)
+    said = capsys.readouterr().out
+    assert EARLIER not in said
+    assert "4 marked" in said
+
+
+LATER = """```{code-cell} python
+from labkit import check
+```
+
+```{code-cell} python
+:answer: later
+n = 2
+d_k = 3
+```
+
+```{code-cell} python
+check.shapes("later", (n, d_k), of="Q", n=2, d_k=3)
+```
+"""
+
+
+@pytest.fixture
+def two_lessons(tmp_path: Path) -> Path:
+    """Make a folder of two keys."""
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    (folder / "small_key.md").write_text(KEY.read_text("utf-8"), "utf-8")
+    (folder / "later_key.md").write_text(LATER, "utf-8")
+    return folder
+
+
+def of_lesson(lesson: str, *cells: tuple[str, str]) -> bytes:
+    """Make a notebook of (exercise, source); without a lesson and exercises it might be of any."""
+    made = [
+        {"cell_type": "code", "source": source, "metadata": {"labkit": {"exercise": exercise}} if exercise else {}}
+        for exercise, source in cells
+    ]
+    metadata = {"labkit": {"lesson": lesson}} if lesson else {}
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": made}).encode()
+
+
+def test_a_lesson_handed_in_by_few_is_said(
+    classroom: Path,
+    tmp_path: Path,
+    two_lessons: Path,
+    notebook: Notebook,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "find_sandbox", lambda: NONE)
+    (classroom / "eve").mkdir()
+    (classroom / "eve" / "small_key.ipynb").write_bytes(notebook())
+    (classroom / "dee" / "small_key.ipynb").write_bytes(notebook())
+    (classroom / "dee" / "later_key.ipynb").write_bytes(of_lesson("later_key", ("later", "n = 2\nd_k = 3")))
+    words = [str(classroom), "--keys", str(two_lessons), "--out", str(tmp_path / "out")]
+    for more in ([], ["--dry-run"]):
+        grading.grade([*words, *more])
+        said = capsys.readouterr().out.splitlines()
+        assert f"Only 1 student handed in later_key (small_key: 5). {STRAY}" in said
+    words[2] = str(two_lessons / "small_key.md")
+    grading.grade(words)
+    assert STRAY not in capsys.readouterr().out
+    write_reports(tmp_path / "out")
+    assert "later_key" not in (tmp_path / "out" / "canvas.csv").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([of_lesson("09_other")], "0"),  # surely not this lesson, which was not handed in then
+        ([of_lesson("", ("x-other", "x = 1"))], "0"),
+        ([of_lesson("", ("", "x = 1"))], ""),  # it may be this lesson
+        ([b"{"], ""),
+        ([b"{", of_lesson("09_other")], ""),
+        ([of_lesson("09_other"), b"{"], ""),
+    ],
+)
+def test_a_file_that_may_be_a_lesson_is_no_zero(
+    classroom: Path, tmp_path: Path, two_lessons: Path, files: list[bytes], expected: str
+) -> None:
+    (classroom / "dee" / "small_key.ipynb").unlink()
+    for number, data in enumerate(files):
+        (classroom / "dee" / f"work{number}.ipynb").write_bytes(data)
+    grade(classroom, two_lessons, tmp_path / "out", report=NONE)
+    write_reports(tmp_path / "out")
+    for name in ("canvas.csv", "moodle.csv"):
+        assert (tmp_path / "out" / name).read_text("utf-8-sig").splitlines()[-1].endswith(f'"{expected}"')
+    dee = (tmp_path / "out" / "gradebook.csv").read_text("utf-8-sig").splitlines()[-1]
+    assert dee.endswith(",".join([f'"{expected}"'] * 4))
+    assert "not graded (dee/work" in dee
+
+
+def test_results_of_an_older_folder_still_load(classroom: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    grade(classroom, KEY, out, report=NONE)
+    with sqlite3.connect(out / "state.sqlite") as db:
+        db.execute("UPDATE results SET data = json_remove(data, '$.elsewhere', '$.names')")
+    db.close()
+    write_reports(out)
+    assert points(out) == {"ada": 3, "bob": 1, "cy": 1, "dee": 0}
 
 
 def test_a_dry_run_counts_what_is_there_and_writes_nothing(
@@ -399,10 +558,37 @@ def test_a_regrade_shows_what_changed(
     table = [line.split("  ") for line in said[said.index("marks that changed: 1") + 1 :]]
     assert [[word.strip() for word in row if word] for row in table] == [
         ["student", "exercise", "before", "now", "why"],
-        ["bob", "row-2", "0/2 wrong", "2/2 right", "another file counts"],
+        ["bob", "row-2", "0/2 not yet", "2/2 correct", "another file counts"],
     ]
+    (classroom / "ada" / "small_key.ipynb").write_bytes(b"{")
+    (tmp_path / "roster.csv").write_text("id,name\nada,Ada L\n")
+    grading.regrade([*words, "--roster", str(tmp_path / "roster.csv")])
+    said = capsys.readouterr().out
+    assert "  Ada L (ada)  row-2      2/2 correct " in said
+    assert "?/2 could not be read  another file counts" in said
     grading.regrade(words)
     assert "no mark changed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("command", "words"), [("grade", "goes on from there"), ("regrade", "from the beginning")])
+def test_ctrl_c_says_what_becomes_of_the_marks(
+    classroom: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    words: str,
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("labkit.grading.command.grade", interrupted)
+    assert main([str(classroom), "--out", str(tmp_path / "out")], command) == 130
+    said = capsys.readouterr().err
+    assert said.startswith("\nStopped. Marks that are done are kept; the same command ")
+    assert words in said
+    assert main([str(classroom), "--out", str(tmp_path / "out"), "--dry-run"], command) == 130
+    assert capsys.readouterr().err == "\nStopped. Nothing was written.\n"
 
 
 def test_memory_does_not_depend_on_the_keys_being_sent_twice(small_key: KeySource) -> None:
