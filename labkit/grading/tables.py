@@ -25,7 +25,6 @@ FORMULA = "=+-@＝＋－＠"
 SHEET = ("student", "name", "lesson", "exercise", "answer", "rubric", "out_of", "points", "comment")
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 ASSIGNMENT = re.compile(r" \(\d+\)$")  # the number Canvas adds to an assignment's name
-MOODLE_SHEET = ("Identifier", "Full name", "Email address")
 
 
 @dataclass(frozen=True)
@@ -192,22 +191,22 @@ def moodle(path: Path, rows: Iterable[Row], lessons: Mapping[str, float]) -> Non
     """The file for Moodle's grade import; with a grading worksheet as roster and one lesson, that worksheet, filled."""
     rows = iter(rows)
     first = next(rows, None)
-    worksheet = len(lessons) == 1 and first is not None and "Identifier" in first.student.columns
     rows = chain([first] if first else [], rows)
-    if worksheet:
+    if len(lessons) == 1 and first and {"Identifier", "Grade"} <= first.student.columns.keys():
         ((lesson, out_of),) = lessons.items()
-        sheet = (*MOODLE_SHEET, "Grade", "Maximum Grade", "Feedback comments")
-        write_table(path, sheet, (_worksheet_row(row, lesson, out_of) for row in rows))
+        header = tuple(first.student.columns)  # all of them: Moodle refuses a worksheet without its times
+        write_table(path, header, (_worksheet_row(row, header, lesson, out_of) for row in rows))
         return
     header = ("ID number", "Full name", "Email address", *lessons)
     write_table(path, header, (_import_row(row, lessons) for row in rows))
 
 
-def _worksheet_row(row: Row, lesson: str, out_of: float) -> list[object]:
-    columns = row.student.columns
-    own: list[object] = [columns.get(name, "") for name in MOODLE_SHEET]
-    own[1] = own[1] or row.student.name
-    return [*own, *_totals(row, {lesson: out_of}), out_of, "; ".join(remarks_of(row))]
+def _worksheet_row(row: Row, header: Sequence[str], lesson: str, out_of: float) -> list[object]:
+    """Fill in the mark, and as a comment what has to be said of it; Moodle passes over an empty mark."""
+    filled: dict[str, object] = {"Full name": row.student.name, **row.student.columns}
+    (filled["Grade"],) = _totals(row, {lesson: out_of})
+    filled["Feedback comments"] = "; ".join(remarks_of(row)) or filled.get("Feedback comments")
+    return [filled.get(name) for name in header]
 
 
 def _import_row(row: Row, lessons: Mapping[str, float]) -> list[object]:

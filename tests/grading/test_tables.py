@@ -37,10 +37,11 @@ CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Old (1)
 "Lovelace, Ada",1001,u-1,ada,Tue,3
 "Hopper, Grace",1002,,grace,Tue,
 """
-MOODLE = """Identifier,Full name,Email address,Status,Grade,Maximum Grade
-Participant 77,Ada Lovelace,ada@x.org,Submitted,,10
-Participant 78,Grace Hopper,grace@x.org,,,10
+MOODLE = """Identifier,Full name,Email address,Status,Grade,Maximum Grade,Last modified (grade),Feedback comments
+Participant 77,Ada Lovelace,ada@x.org,Submitted,,2,"Monday, 2 March 2026, 9:15 AM",Well done.
+Participant 78,Grace Hopper,grace@x.org,,1,2,-,
 """
+MARKED = "Monday, 2 March 2026, 9:15 AM"
 
 
 def read(path: Path) -> list[list[str]]:
@@ -243,12 +244,14 @@ def test_names_are_found_however_their_columns_are_written(tmp_path: Path, heade
 
 
 def test_moodles_worksheet_comes_back_filled(tmp_path: Path) -> None:
+    """With every column of its own: Moodle refuses a worksheet that lacks the time of the last mark."""
     ada, grace = roster(tmp_path, MOODLE)
-    tables.moodle(tmp_path / "m.csv", [row(ada, mark()), Row(grace, ())], {"03_masks": 2.0})
+    tables.moodle(tmp_path / "m.csv", [row(ada, mark()), Row(grace, ()), row(ADA, mark())], {"03_masks": 2.0})
     assert read(tmp_path / "m.csv") == [
-        ["Identifier", "Full name", "Email address", "Grade", "Maximum Grade", "Feedback comments"],
-        ["Participant 77", "Ada Lovelace", "ada@x.org", "1", "2", ""],
-        ["Participant 78", "Grace Hopper", "grace@x.org", "0", "2", "nothing handed in"],
+        MOODLE.splitlines()[0].split(","),
+        ["Participant 77", "Ada Lovelace", "ada@x.org", "Submitted", "1", "2", MARKED, "Well done."],
+        ["Participant 78", "Grace Hopper", "grace@x.org", "", "0", "2", "'-", "nothing handed in"],
+        ["", "Ada L", "", "", "1", "", "", ""],
     ]
 
 
