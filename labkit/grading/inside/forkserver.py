@@ -8,7 +8,8 @@ afresh, and starting one takes a few milliseconds instead of loading NumPy again
 An ordinary user has one user id for all workers. There each worker gets a user namespace of its own too, because the
 kernel counts processes for each user id and namespace: one worker cannot use up what another one may start.
 
-The system calls are those of unshare(2), mount(2), capset(2), prctl(2) and seccomp(2); each failure ends the worker.
+The system calls are those of setns(2), unshare(2), mount(2), capset(2), prctl(2) and seccomp(2); if one fails, there is
+no worker.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from . import worker
 
 COMMON = ("fractions", "random", "dataclasses", "copy", "numpy.random")  # what lessons and students import most
 LONGEST_ORDER = 1 << 16
-OWN = 0x20000000 | 0x00020000 | 0x40000000 | 0x08000000  # CLONE_NEWPID, NEWNS, NEWNET, NEWIPC
+OWN_PROCESSES = 0x20000000  # CLONE_NEWPID
+OWN = 0x00020000 | 0x40000000 | 0x08000000  # CLONE_NEWNS, NEWNET, NEWIPC
 OWN_USER = 0x10000000  # CLONE_NEWUSER
 PRIVATE = 1 << 18 | 1 << 14  # MS_PRIVATE, MS_REC
 PLAIN = 2 | 4  # MS_NOSUID, MS_NODEV
@@ -45,32 +47,44 @@ def main(path: list[str], control: int) -> None:
     for module in COMMON:
         importlib.import_module(module)
     gc.freeze()  # a worker's collector leaves alone, and so does not copy, what all of them share
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the short-lived children in between need no funeral
     orders = socket.socket(fileno=os.dup(control))  # the lowest number: workers close everything up to a certain one
     os.close(control)
+    ours = os.open("/proc/self/ns/pid", os.O_RDONLY)
     orders.send(b"ready")
     while True:
         order, fds, _, _ = socket.recv_fds(orders, LONGEST_ORDER, 3)
         if not order:
             return
         with contextlib.suppress(OSError):  # a machine that is full for a moment: no handle says so
-            if os.fork() == 0:
-                begin(json.loads(order), *fds)
+            start(json.loads(order), ours, *fds)
         for fd in fds:
             os.close(fd)
 
 
-def begin(order: dict[str, Any], requests: int, replies: int, answer: int) -> NoReturn:
-    """Become the first process of a new namespace and start the worker in it; send a handle on the first back."""
+def start(order: dict[str, Any], ours: int, requests: int, replies: int, answer: int) -> None:
+    """Fork the first process of a new namespace of processes, and send a handle on it back."""
+    done(libc.setns(ours, OWN_PROCESSES))  # a second namespace can only be asked for from our own
+    done(libc.unshare(OWN_PROCESSES))  # concerns what is forked next, not us
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a first one that ends at once still gets its handle
+    first = os.fork()
+    if first == 0:
+        begin(order, requests, replies)
+    try:
+        handle = os.pidfd_open(first)
+        with socket.socket(fileno=os.dup(answer)) as grader:
+            socket.send_fds(grader, [b"begun"], [handle])
+        os.close(handle)
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # from here on the kernel buries it
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(first, os.WNOHANG)
+
+
+def begin(order: dict[str, Any], requests: int, replies: int) -> NoReturn:
+    """As the first process of a namespace, start the worker in it."""
     import numpy
 
     try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a first one that ends at once still gets its handle
-        done(libc.unshare(OWN))
-        first = os.fork()
-        if first:
-            socket.send_fds(socket.socket(fileno=answer), [b"begun"], [os.pidfd_open(first)])
-            os._exit(0)
         for low, high in pairwise(sorted([2, requests, replies, 4096])):
             os.closerange(low + 1, high)
         os.setsid()  # else a signal to its process group reaches the fork server and every other worker
@@ -90,6 +104,7 @@ def begin(order: dict[str, Any], requests: int, replies: int, answer: int) -> No
 def confine(order: dict[str, Any]) -> None:
     """Give the process its own empty folder and view of processes, then take every privilege from it for good."""
     home = order["home"]
+    done(libc.unshare(OWN))
     done(libc.mount(None, b"/", None, PRIVATE, None))
     most = f"mode=1777,size={order['size']},nr_inodes={order['files']}"
     done(libc.mount(b"tmpfs", home.encode(), b"tmpfs", PLAIN, most.encode()))
