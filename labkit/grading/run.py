@@ -36,7 +36,7 @@ from labkit.grading.strict import Refused
 AHEAD = 3  # students in flight for each job: enough to keep it busy, few enough to keep memory flat
 
 NEAR = 3  # names that might have been meant
-STRAY = 4  # a lesson is a stray where this many times as many students handed in another one
+STRAY = 4  # a lesson is a stray where more than this many times as many students handed in another one
 
 # The modules of grading that a mark depends on.
 MARKS = (
