@@ -573,7 +573,13 @@ TASKS: dict[str, Task] = {
             "sound_rows",
             ("weights", "allowed"),
             ([[[1, 0], [0.5, 0.5]], _LOWER], [[[0.5, 0.5], [0.25, 0.25]], _LOWER]),
-            ([[[1, 0], [0.5, 0.4]], _LOWER], [[[0, 1], [1, 0]], _LOWER], [[[0.5, 0.5], [0.5, 0.5]], _LOWER]),
+            (
+                [[[1, 0], [0.5, 0.4]], _LOWER],
+                [[[0, 1], [1, 0]], _LOWER],
+                [[[0.5, 0.5], [0.5, 0.5]], _LOWER],
+                [[[0.25, 0.7499998], [0.25, 0.7499]], _ALL],  # within 1e-6, and not
+                [[[1 / 6] * 6], [[True] * 6]],  # its sum is a last bit below 1
+            ),
             _draw_sound_rows,
         ),
         Task(

@@ -219,6 +219,15 @@ def test_the_largest_of_a_row_without_a_matrix_is_no_maximum_of_the_whole_array(
     assert finding.slip.id == "weights-blocked-maximum"
 
 
+@pytest.mark.parametrize("tolerance", [0, 1e-15, 1e-3])
+def test_an_audit_with_another_tolerance_is_found_out(tolerance: float) -> None:
+    def audit(weights: Any, allowed: Any) -> Any:
+        clean = sound_rows([[w / sum(row) for w in row] for row in weights], allowed)
+        return [ok and abs(sum(row) - 1) <= tolerance for ok, row in zip(clean, weights, strict=True)]
+
+    assert judged(audit, "sound_rows").status == "wrong"
+
+
 # What goes wrong ----------------------------------------------------------------------------------------------
 
 
