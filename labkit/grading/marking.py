@@ -45,7 +45,7 @@ SHOWN = 4_000  # characters of an answer that a report may show
 MOST_NAMES = 10  # names of one student, the last told: each costs drawing its numbers
 NOT_COMPUTED = "The answer could not be computed with NumPy alone ({}): type the numbers instead."
 LACKING = "It uses `{}`, which is not there when a class is graded"
-NO_NAME = "The file tells no name (`labkit.me(…)`), so the numbers asked for here were those of the name on the list."
+NO_NAME = "The file tells no name (`labkit.me(…)`), so this was compared with the numbers of the listed name."
 ODD = {
     "large": "it is too large",
     "masked": "it is a masked array",
@@ -170,9 +170,11 @@ _ME = re.compile(r"""labkit\.me\(\s*(?:"([^"\\\n]{1,100})"|'([^'\\\n]{1,100})')\
 
 
 def learner_names(submission: Submission) -> Iterator[str]:
-    """Give the names a student told `labkit.me(…)`, which decide their own numbers."""
+    """Give the names a student told `labkit.me(…)`, which decide their own numbers, and those it told the student."""
     for cell in submission.cells:
         yield from (double or single for double, single in _ME.findall(cell.source[:20_000]))
+        if cell.told:  # typed in another lesson, say
+            yield cell.told
 
 
 def _mark_one(chosen: Submission | Refusal, lesson: str, settings: Settings, names: tuple[str, ...]) -> Result:

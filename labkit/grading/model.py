@@ -56,12 +56,13 @@ class Student:
 
 @dataclass(frozen=True)
 class Cell:
-    """One notebook cell; `exercise` is the id its metadata carries, `locked` whether the metadata says read-only."""
+    """One notebook cell: the id its metadata carries, whether they say read-only, and the name its output tells."""
 
     kind: CellKind
     source: str
     exercise: str | None = None
     locked: bool = False
+    told: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
-"""Read one notebook file as data: cells, their ids, nothing else. Outputs and attachments are never looked at."""
+"""Read one notebook file as data: cells and their ids. Of outputs only the name in a line of `labkit.me` is read."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
 from labkit.grading.model import Cell, CellKind
 from labkit.grading.strict import Refused, read_json
+from labkit.variants import DRAWN_FOR
 
 MAX_NOTEBOOK = 10 << 20  # bytes of one file
 MAX_CELLS = 2_000
@@ -15,6 +17,7 @@ MAX_SOURCE = 200_000  # characters of one cell
 MAX_SOURCES = 2_000_000  # characters of all cells
 MAX_ID = 100
 KINDS = get_args(CellKind)
+_DRAWN_FOR = re.compile(re.escape(DRAWN_FOR).replace(r"\{\}", rf"([^\n]{{1,{MAX_ID}}})"))
 
 
 def read_notebook(data: bytes) -> tuple[tuple[Cell, ...], str]:
@@ -69,7 +72,19 @@ def _cell(cell: Any, number: int) -> Cell:
     labkit, nbgrader = _dict(metadata.get("labkit")), _dict(metadata.get("nbgrader"))
     exercise = _text(labkit.get("exercise")) or _text(labkit.get("id")) or _text(nbgrader.get("grade_id"))
     locked = labkit.get("role") == "check" or labkit.get("locked") is True or nbgrader.get("locked") is True
-    return Cell(kind, _source(cell.get("source"), number), exercise or None, locked)
+    source = _source(cell.get("source"), number)
+    return Cell(kind, source, exercise or None, locked, _told(cell) if "labkit.me(" in source else "")
+
+
+def _told(cell: dict[str, Any]) -> str:
+    """Give the name that `labkit.me` printed when the cell last ran, or ""."""
+    outputs = cell.get("outputs")
+    for output in outputs if type(outputs) is list else ():
+        text = _dict(output).get("text")
+        line = text[0] if type(text) is list and text else text
+        if type(line) is str and (found := _DRAWN_FOR.match(line[: 2 * MAX_ID])):
+            return found[1]
+    return ""
 
 
 def _source(source: Any, number: int) -> str:

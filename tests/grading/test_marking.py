@@ -19,7 +19,7 @@ from labkit.grading.model import Attempt, Cell, Mark, Result, Student, Submissio
 from labkit.grading.processes import Limits, Sandbox
 from labkit.grading.sandbox import Worker
 from labkit.steps import TASKS
-from labkit.variants import variant
+from labkit.variants import me, variant
 
 Notebook = Callable[..., bytes]
 SECRET = b"s" * 32
@@ -403,6 +403,27 @@ def test_numbers_of_ones_own_are_judged_as_ones_own(tmp_path: Path, typed: str, 
     cells = [{"cell_type": "code", "source": source} for source in [*sources, f"mine = {row}"]]
     data = json.dumps({"nbformat": 4, "cells": cells}).encode()
     assert marks(data, read_key(tmp_path / "own.md"))["mine"].status == "right"
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_a_name_typed_in_another_lesson_is_found_in_the_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, as_list: bool
+) -> None:
+    monkeypatch.setenv("LABKIT_LEARNER", "Grace  B. Hopper")
+    me()
+    told = capsys.readouterr().out
+    (tmp_path / "own.md").write_text(PERSONAL)
+    row = [float(weight) for weight in variant("mine", "grace b. hopper").weights[2]]
+    output = {"output_type": "stream", "name": "stdout", "text": told.splitlines(keepends=True) if as_list else told}
+    cells = [
+        {"cell_type": "code", "source": 'labkit.me("")', "outputs": [{"output_type": "error"}, output]},
+        {"cell_type": "code", "source": f"mine = {row}"},
+    ]
+    (result,) = mark_student(
+        work(json.dumps({"nbformat": 4, "cells": cells}).encode()), Settings((read_key(tmp_path / "own.md"),), SECRET)
+    )
+    assert [mark.status for mark in result.marks] == ["right"]
+    assert result.names == ("grace b. hopper",)
 
 
 @pytest.mark.parametrize("typed", ["Grace", ""])
