@@ -54,7 +54,7 @@ def _lesson(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
     if result.unread:
         yield from _unread(result, headings)
         return
-    title = result.lesson.replace("_", " ") or "A file that belongs to no lesson"
+    title = result.lesson.replace("_", " ") or "A file of another lesson"
     yield f"<h2>{text(title)} · {number(result.points)} of {plural(result.out_of, 'point')}</h2>"
     if result.verdict == "internal":
         yield '<p class="warning">Something went wrong on our side. This is no mark; it will be marked again.</p>'
@@ -103,7 +103,8 @@ def _file_name(attempt: Attempt) -> str:
 
 
 def _mark(mark: Mark, heading: str) -> str:
-    sign, look = SIGNS.get(mark.status, "○"), LOOKS.get(mark.status, "")
+    status = "recorded" if mark.via == "manual" else mark.status
+    sign, look = SIGNS.get(status, "○"), LOOKS.get(status, "")
     place = in_words(mark.section) if look == "wrong" else ""
     again = f'<p class="soft">{prose(f"Look again at {place}.")}</p>' if place else ""
     notes = "".join(f'<p class="soft">{text(note)}</p>' for note in mark.notes)

@@ -111,7 +111,7 @@ def _marked(student: str, mark: Mark, by_hand: Mapping[tuple[str, str], Manual])
     given = by_hand.get((student, mark.exercise))
     if given is None:
         return mark
-    return replace(mark, points=given.points, via="manual", message=given.comment or mark.message)
+    return replace(mark, points=given.points, via="manual", message=given.comment)
 
 
 def rubric_of(source: str) -> str:
@@ -129,7 +129,12 @@ def take_manual(store: Store, path: Path) -> int:
     listed = (Listed(*one) for one in json.loads(store.facts().get("exercises", "[]")))
     known = {student.id for student in store.students()}
     known |= {student for student, _ in store.by_hand()}  # whoever left the class keeps their line in the sheet
-    marks = tables.read_manual(path, {one.exercise: one.out_of for one in listed if one.rubric}, known)
+    marks = tables.read_manual(path, {one.exercise: one.out_of for one in listed}, known)
+    handed_in = {(result.student.id, mark.exercise) for result in store.results() for mark in result.marks}
+    handed_in |= set(store.by_hand())
+    for mark in marks:
+        if (mark.student, mark.exercise) not in handed_in:
+            raise LabkitError(f"{path}: {mark.student!r} handed in no lesson with {mark.exercise}, so it has no mark.")
     store.mark_by_hand(marks)
     return len(marks)
 
@@ -147,8 +152,7 @@ def write_reports(out: Path, manual: Path | None = None) -> None:
         tables.gradebook(out / "gradebook.csv", graded.rows(), exercises, sum(graded.lessons.values()))
         tables.canvas(out / "canvas.csv", graded.rows(), graded.lessons)
         tables.moodle(out / "moodle.csv", graded.rows(), graded.lessons)
-        if graded.rubrics:
-            tables.manual_sheet(out / SHEET, graded.rows(), graded.rubrics, graded.by_hand)
+        tables.manual_sheet(out / SHEET, graded.rows(), graded.rubrics, graded.by_hand)
         _pages(out, graded)
 
 

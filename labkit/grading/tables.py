@@ -236,7 +236,7 @@ def _totals(row: Row, lessons: Mapping[str, float]) -> list[object]:
 def manual_sheet(
     path: Path, rows: Iterable[Row], rubrics: Mapping[str, str], given: Mapping[tuple[str, str], Manual]
 ) -> None:
-    """List every answer that a person marks, with the rubric; `points` and `comment` are there to be filled in.
+    """List every answer that waits for a person or has their mark; `points` and `comment` are there to be filled in.
 
     Whoever left the answer blank has 0 and is not listed.
     """
@@ -246,10 +246,11 @@ def manual_sheet(
             for result in row.results:
                 for mark in result.marks:
                     own = given.get((row.student.id, mark.exercise))
-                    if mark.exercise in rubrics and (own or mark.status not in ("blank", "missing")):
+                    written = mark.exercise in rubrics and mark.status not in ("blank", "missing")
+                    if own or written or mark.status == "recorded":
                         yield [
                             row.student.id, row.student.name, result.lesson, mark.exercise, answer_of(mark),
-                            rubrics[mark.exercise], mark.out_of, own and own.points, own and own.comment,
+                            rubrics.get(mark.exercise, ""), mark.out_of, own and own.points, own and own.comment,
                         ]  # fmt: skip
 
     write_table(path, SHEET, lines())
@@ -294,7 +295,7 @@ def _filled(
 
 def _points(path: Path, line: int, text: str, out_of: float | None) -> float | None:
     if out_of is None:
-        raise LabkitError(f"{path}, line {line}: no exercise of that name is marked by hand.")
+        raise LabkitError(f"{path}, line {line}: there is no exercise of that name.")
     if uncell(text) in ("-", "–", "—", "−"):  # a spreadsheet may make the one into another
         return None
     try:

@@ -17,9 +17,12 @@ from labkit.grading import reports
 from labkit.grading import run as running
 from labkit.grading.key import hidden_cases, read_secret, run_key
 from labkit.grading.keyfile import KeySource, read_key
+from labkit.grading.model import Student
 from labkit.grading.probe import Report
+from labkit.grading.processes import Sandbox
 from labkit.grading.reports import rubric_of, write_reports
 from labkit.grading.run import Options, grade
+from labkit.grading.store import Store
 
 KEY = Path(__file__).with_name("small_key.md")
 NONE = Report((), None)
@@ -135,6 +138,47 @@ def test_a_dash_takes_a_mark_back_and_a_blank_leaves_it(graded: Path) -> None:
         fill(graded / "manual.csv", rows)
         assert grading.report([str(graded)]) == 0
         assert [row["points"] for row in sheet(graded / "manual.csv")] == [kept, ""]
+
+
+def test_any_mark_can_be_overruled_and_taken_back(graded: Path) -> None:
+    page, rows = graded / "feedback" / "bob.html", sheet(graded / "manual.csv")
+    for typed, points in (("1.5", "1.5"), ("-", "0")):
+        fill(graded / "manual.csv", [*rows, {"student": "bob", "exercise": "row-2", "points": typed, "comment": ""}])
+        assert grading.report([str(graded)]) == 0
+        bob = next(row for row in sheet(graded / "gradebook.csv") if row["student"] == "bob")
+        assert bob["row-2"] == points
+        overruled = typed != "-"
+        assert ("marked by hand · 1.5 of 2" in page.read_text("utf-8")) == overruled
+        assert ("This is what you get from" in page.read_text("utf-8")) != overruled
+        assert [(row["student"], row["exercise"]) for row in sheet(graded / "manual.csv")] == [
+            ("ada", "say"),
+            *[("bob", "row-2")] * overruled,
+            ("bob", "say"),
+        ]
+
+
+def test_an_answer_that_lacks_labkit_waits_in_the_sheet(tmp_path: Path, notebook: Notebook, box: Sandbox) -> None:
+    (tmp_path / "class/ada").mkdir(parents=True)
+    (tmp_path / "class/ada/small_key.ipynb").write_bytes(notebook(row_2="row_2 = masks.causal(2)[1] / 2"))
+    summary = grade(tmp_path / "class", KEY, tmp_path / "out", report=Report((), box))
+    assert summary.exit_status == 0
+    write_reports(tmp_path / "out")
+    assert [(row["exercise"], row["rubric"]) for row in sheet(tmp_path / "out/manual.csv")] == [
+        ("row-2", ""),
+        ("say", "A mixture stays between its values."),
+    ]
+    assert sheet(tmp_path / "out/gradebook.csv")[0]["row-2"] == ""
+    assert 'data-exercise="row-2"' in (tmp_path / "out/class_report.html").read_text("utf-8")
+
+
+def test_nobody_is_marked_for_what_they_never_handed_in(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store(graded) as store:
+        store.begin([*store.students(), Student("eve", "Eve", {"id": "eve"})], [], {})
+        facts = store.facts()
+    assert facts["exercises"]
+    fill(graded / "manual.csv", [{"student": "eve", "exercise": "say", "points": "4"}])
+    assert grading.report([str(graded)]) == 1
+    assert "'eve' handed in no lesson with say" in capsys.readouterr().err
 
 
 def test_a_sheet_with_a_bad_line_is_named_and_left_alone(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -306,9 +306,9 @@ def test_a_filled_sheet_is_read_and_written_again_with_its_marks(tmp_path: Path)
         ("ada,say,nan,", "line 3: nan points; this exercise gives 0 to 4"),
         ("ada,say,5,", "line 3: 5 points; this exercise gives 0 to 4"),
         ("ada,say,-1,", "line 3: -1 points"),
-        ("ada,sya,-,", "line 3: no exercise of that name is marked by hand"),
+        ("ada,sya,-,", "line 3: there is no exercise of that name"),
         ("ada,say,,Well put.", "line 3: a comment without points"),
-        ("ada,row-2,1,", "line 3: no exercise of that name is marked by hand"),
+        ("ada,row-2,1,", "line 3: there is no exercise of that name"),
         ("eve,say,1,", "line 3: there is no student 'eve' in this class"),
     ],
 )
