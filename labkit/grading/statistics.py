@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from labkit.grading.model import Mark, Result, Student
+from labkit.grading.roster import name_words
 from labkit.grading.tables import Row
-from labkit.grading.text import same_name
 
 STRUGGLING = 0.5  # share of the points below which a student is named as one to talk to
 NO_WORK = ("internal", "rejected")  # says nothing about what the student understood
@@ -152,7 +151,7 @@ class ClassStatistics:
 def _names_of(row: Row) -> dict[str, str]:
     """Give the names a student goes by, under what makes "Lovelace, Ada" the same as "Ada Lovelace"."""
     names = (row.student.name, *(name for result in row.results for name in result.names))
-    folded = {" ".join(sorted(re.findall(r"\w+", same_name(name)))): name for name in reversed(names)}
+    folded = {" ".join(name_words(name)): name for name in reversed(names)}
     return {words: name for words, name in folded.items() if words}
 
 
