@@ -15,7 +15,7 @@ from labkit.steps import AXES, axis_size
 from labkit.variants import differs, variant
 
 Row = list[Any]
-COLOURS = {"Q": "#1f6fb2", "q": "#1f6fb2", "K": "#c0392b", "k": "#c0392b", "V": "#2e7d32", "v": "#2e7d32"}
+HUES = {"q": "light-dark(#1f5bbf,#7fb0ff)", "k": "light-dark(#b8283a,#ff8f98)", "v": "light-dark(#14763c,#5fd08c)"}
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,19 @@ def matrix_text(numbers: Any) -> str:
 
 
 def matrix_html(name: str, numbers: Any) -> str:
-    """Write a named row or matrix as a small table; queries blue, keys red, values green."""
-    rows = numbers if isinstance(numbers, list) else [numbers]
-    rows = rows if isinstance(rows[0], list) else [rows]
-    cells = "".join(f"<tr>{''.join(f'<td>{escape(str(x))}</td>' for x in row)}</tr>" for row in rows)
-    colour = COLOURS.get(name.removeprefix("W_")[:1], "inherit")
+    """Write a named number, row or matrix, the last two as a small table; queries blue, keys red, values green."""
+    colour = HUES.get(name.removeprefix("W_")[:1].lower(), "inherit")
     middle = "vertical-align:middle"
-    inline = f"display:inline-table;{middle};border-inline:2px solid currentColor"
+    if isinstance(numbers, list):
+        rows = numbers if isinstance(numbers[0], list) else [numbers]
+        cells = "".join(f"<tr>{''.join(f'<td>{escape(str(x))}</td>' for x in row)}</tr>" for row in rows)
+        inline = f"display:inline-table;{middle};margin:0;border-inline:2px solid currentColor"
+        shown = f'<table style="{inline}">{cells}</table>'
+    else:
+        shown = f'<span style="{middle}">{escape(str(numbers))}</span>'
     return (
         '<div style="display:inline-block;margin:0 1.5em .5em 0">'
-        f'<b style="color:{colour};{middle}">{escape(name)} = </b><table style="{inline}">{cells}</table></div>'
+        f'<b style="color:{colour};{middle}">{escape(name)} = </b>{shown}</div>'
     )
 
 

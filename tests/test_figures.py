@@ -282,6 +282,14 @@ def test_numbers_in_cells_are_legible_at_every_shade(colour):
 def test_writing_is_legible_on_the_paper_and_on_tinted_ground(colour):
     for ground in (drawing.PAPER, shade(0.06), shade(0.06, VALUE)):
         assert contrast(colour, ground) >= 4.5
+    assert contrast(drawing.deeper(colour), drawing.QUIET_PAPER) >= 4.5
+
+
+def test_every_colour_of_writing_has_its_deeper_tone(draw):
+    style = draw(ALL["heat_map"]).all("style")[0].text
+    fills = {text.get("fill") for name in ALL for text in draw(ALL[name]).all("text")}
+    for colour in fills - {drawing.INK, drawing.PAPER, "#000000"}:
+        assert f'text[fill="{colour}"]{{fill:{drawing.deeper(colour)}}}' in style
 
 
 @pytest.mark.parametrize(
@@ -300,6 +308,7 @@ def test_numbers_as_people_write_them(number, text):
     assert plain(number) == text
 
 
-def test_paper_is_white_and_rounded_in_light_and_dark_surroundings():
+def test_paper_is_white_and_rounded_and_quieter_in_dark_surroundings():
     svg = Canvas().svg()
     assert 'rx="10" fill="#ffffff"' in svg
+    assert "@media (prefers-color-scheme:dark){.paper{fill:#dfe2e8}" in svg

@@ -59,6 +59,14 @@ def test_code_cells_are_short(path: Path) -> None:
     assert not [line for lines in sources for line in lines if len(line.rstrip()) > 120]
 
 
+@pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_folded_cells_hide_something_and_their_first_line_fits_a_narrow_page(path: Path) -> None:
+    """JupyterLab keeps the first line of a folded cell on the page and never wraps it."""
+    metadata = [(cell["source"], cell["metadata"].get("jupyter", {})) for cell in read(path)["cells"]]
+    folded = [lines for lines, jupyter in metadata if jupyter.get("source_hidden")]
+    assert not [lines for lines in folded if len(lines) == 1 or len(lines[0].rstrip()) > 58]
+
+
 # The guard itself ----------------------------------------------------------------------------------------------
 
 SOUND = {

@@ -148,6 +148,7 @@ def test_question_cards_hold_the_numbers_and_escape_them():
     assert matrix_text(p.question.given["scores"]) in repr(p)
     for number in p.question.given["scores"]:
         assert f"<td>{number}</td>" in p._repr_html_()
+    assert "<table" not in matrix_html("n", 4)  # a number between two bars looks like its absolute value
     assert "&lt;b&gt;" in matrix_html("<b>", [1])
     assert "<b>x" not in matrix_html("Q", ["<b>x"])
 

@@ -18,6 +18,7 @@ QUERY, KEY, VALUE = "#1d5fbf", "#c0392b", "#1b7f46"  # Q blue, K red, V green, i
 WEIGHT = "#5b3fb0"  # scores and weights come from queries and keys: blue and red make violet
 NEGATIVE = "#b45309"
 INK, MUTED, LINE, PAPER = "#1f2933", "#5b6675", "#d5dae1", "#ffffff"
+QUIET_PAPER, QUIET_LINE = "#dfe2e8", "#bfc5cf"  # on a dark page, where white would glare
 SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 SERIF = "'STIX Two Text', 'Cambria', 'Times New Roman', 'DejaVu Serif', serif"
 
@@ -135,15 +136,16 @@ class Canvas:
         self.right, self.bottom = max(self.right, x), max(self.bottom, y)
 
     def svg(self, margin: float = 18) -> str:
-        """Give the finished picture, on white paper so that it reads in light and dark surroundings."""
+        """Give the finished picture on paper of its own, so that it reads in light and in dark surroundings."""
         width, height = _n(self.right + margin), _n(self.bottom + margin)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-            f'font-family="{SANS}"><defs><pattern id="blocked" width="7" height="7" patternUnits="userSpaceOnUse" '
+            f'font-family="{SANS}">{_IN_THE_DARK}<defs>'
+            f'<pattern id="blocked" width="7" height="7" patternUnits="userSpaceOnUse" '
             f'patternTransform="rotate(45)"><rect width="7" height="7" fill="#eef0f3"/><path d="M0 0V7" '
             f'stroke="#b3bbc6" stroke-width="2.4"/></pattern></defs>'
             f'<rect x="0.5" y="0.5" width="{_n(self.right + margin - 1)}" height="{_n(self.bottom + margin - 1)}" '
-            f'rx="10" fill="{PAPER}" stroke="{LINE}"/>' + "".join(self.parts) + "</svg>"
+            f'rx="10" fill="{PAPER}" stroke="{LINE}" class="paper"/>' + "".join(self.parts) + "</svg>"
         )
 
     def _add(self, part: str) -> None:
@@ -160,6 +162,22 @@ class Canvas:
         )
 
 
+def deeper(colour: str) -> str:
+    """Give the darker tone in which a colour is written on quiet paper.
+
+    >>> deeper("#ff8000")
+    '#e07000'
+    """
+    return "#" + "".join(f"{int(colour[i : i + 2], 16) * 22 // 25:02x}" for i in (1, 3, 5))
+
+
+# A picture is told whether its page is dark. Cells keep their shades, so that a dark cell is a large weight everywhere.
+_IN_THE_DARK = (
+    "<style>@media (prefers-color-scheme:dark){"
+    f'.paper{{fill:{QUIET_PAPER}}}[stroke="{PAPER}"]{{stroke:{QUIET_PAPER}}}[stroke="{LINE}"]{{stroke:{QUIET_LINE}}}'
+    + "".join(f'text[fill="{c}"]{{fill:{deeper(c)}}}' for c in (QUERY, KEY, VALUE, WEIGHT, NEGATIVE, MUTED))
+    + "}</style>"
+)
 BLOCKED = "url(#blocked)"
 
 

@@ -192,7 +192,7 @@ class _Map:
                 x - 3, y + highlight_row * cell - 2, right - x + 6, cell + 4, "none", QUERY, thickness=3, radius=6
             )
         if self.kind == "weights" and cell > 22:
-            canvas.text(right + 30, y - 17, "row sum", size=11, fill=MUTED)
+            canvas.text(right + 30, y - 14, "row sum", size=11, fill=MUTED)
             for i, row in enumerate(self.cells):
                 total = sum(x for x, ok in zip(row, self.allowed[i], strict=True) if ok)
                 canvas.text(right + 30, y + (i + 0.5) * cell, plain(total), size=13, fill=MUTED)

@@ -15,7 +15,7 @@ from labkit.figures.canvas import INK, KEY, QUERY, VALUE, WEIGHT, Canvas, plain,
 
 Cells = list[list[Any]]
 EDGE = 22  # free paper around every drawing
-READABLE = 0.6  # of its size: smaller than that, on a phone, a picture scrolls instead; nobody could read its numbers
+READABLE = 0.5  # of its size: smaller than that, on a phone, a picture scrolls instead; nobody could read its numbers
 
 
 def show(canvas: Canvas, description: str, numbers: str = "", table: str = "") -> None:
