@@ -373,8 +373,8 @@ function plane({ label, range, tips = [], arrows = [], onMove }) {
     );
     if (k !== 0)
       grid.push(
-        h("text", { class: "scale", x, y: origin[1] + 13 }, brief(k)),
-        h("text", { class: "scale", x: origin[0] - 9, y: y + 4 }, brief(k)),
+        h("text", { class: "scale", x, y: origin[1] + 17 }, brief(k)),
+        h("text", { class: "scale", x: origin[0] - 13, y: y + 4 }, brief(k)),
       );
   }
   const hull = h("polygon", { class: "hull" });
@@ -402,14 +402,34 @@ function plane({ label, range, tips = [], arrows = [], onMove }) {
           .map((p) => p.join(","))
           .join(" "),
       });
-      now.forEach((value, j) => values[j].update(value, to, origin, now));
+      const write = beside();
+      now.forEach((value, j) => values[j].update(value, to, origin, now, write));
       thick.forEach(({ name, at, before }, k) => {
         mixtures[k].line.update(origin, at && to(at));
         mixtures[k].ghost.update(origin, at && before && !same(at, before) ? to(before) : null);
         const [x, y] = at ? beyond(to(at), origin, -0.3, 0) : [0, 0];
-        set(mixtures[k].text, { x: x + 16, y: y + 10, text: at ? name : "" });
+        const words = at ? shared(thick, thick[k]) : "";
+        write(mixtures[k].text, x + 4 + 4 * words.length, y + 10, words);
       });
     },
+  };
+}
+
+/** The name of an arrow or tip; those that end in one place share a label, which the first of them carries. */
+function shared(all, one) {
+  const here = all.filter((other) => same(other.at, one.at));
+  return here[0] === one ? list([...new Set(here.map((other) => other.name + (other.open === false ? " ✕" : "")))]) : "";
+}
+
+/** Write labels one after the other, each at its place or, where that is taken, at the nearest free one above or below. */
+function beside() {
+  const taken = [];
+  return (node, x, y, text) => {
+    const half = 4 * text.length + 1;
+    const free = (to) => !taken.some((t) => Math.abs(t.y - to) < 15 && Math.abs(t.x - x) < t.half + half);
+    const at = [0, 15, -15, 30, -30, 45, -45].map((step) => y + step).find(free) ?? y;
+    if (text) taken.push({ x, y: at, half });
+    set(node, { x, y: at, text });
   };
 }
 
@@ -460,7 +480,7 @@ function tip({ name, low, high, unit, onMove }) {
   return {
     node,
     line,
-    update(value, to, origin, all) {
+    update(value, to, origin, all, write) {
       at = value.at;
       const [x, y] = to(at);
       line.update(origin, [x, y]);
@@ -469,13 +489,10 @@ function tip({ name, low, high, unit, onMove }) {
       if (onMove)
         set(node, { "aria-valuenow": at[0], "aria-valuetext": `${vector(at)}${value.open ? "" : ", blocked"}` });
       knob.forEach((circle) => set(circle, { cx: x, cy: y }));
-      const here = all.filter((other) => same(other.at, at)); // coinciding tips share one label
+      const words = shared(all, value);
       const [lx, ly] = beyond([x, y], origin, 0, 15);
-      set(text, {
-        x: lx,
-        y: ly + 5,
-        text: here[0] === value ? list(here.map((other) => other.name + (other.open ? "" : " ✕"))) : "",
-      });
+      const aside = ((lx - x) / 15) * (4 * Math.max(words.length, 2) - 8); // a long label starts where a short one does
+      write(text, lx + aside, ly + 5, words);
     },
   };
 }
@@ -1131,7 +1148,7 @@ function tipStops(svg) {
   });
 }
 
-const RULES = { causal: "the future", padding: "padding", hand: "by hand" };
+const RULES = { causal: "future", padding: "padding", hand: "by hand" };
 
 const mask_builder = {
   keys: ["causal", "align", "is_real", "by_hand"],
@@ -1481,7 +1498,11 @@ const two_heads = {
         );
       if (!flat) return;
       const tips = values.flatMap((V, h) =>
-        V.map((at, j) => ({ name: tipNames[h * V.length + j], at, open: now.allowed[i][j] })),
+        V.map((at, j) => ({
+          name: values.every((other) => same(other[j], at)) ? `v${lowered(numberOf(columns)(j))}` : tipNames[h * V.length + j],
+          at,
+          open: now.allowed[i][j],
+        })),
       );
       const drawn = (at) => (locked ? null : at);
       picture.update({

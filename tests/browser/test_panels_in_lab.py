@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from labkit import exact
 from labkit.attention import mix, softmax_over_sources
+from labkit.figures import canvas
 from tests.browser.lab import Lab, Notebook
 
 EX = exact.worked_example()
@@ -33,6 +35,11 @@ TEXTS = """(table) => [...table.tBodies[0].rows].map(row => [...row.cells].slice
 
 PRESSED = """(table) => [...table.tBodies[0].rows].slice(0, -1).map(row =>
   [...row.querySelectorAll('.lk-cell')].map(cell => cell.getAttribute('aria-pressed') === 'true'))"""
+
+
+PLACES = """nodes => nodes.filter(node => node.textContent).map(node => {
+  const { left, right, top, bottom } = node.getBoundingClientRect();
+  return [node.textContent, left + 1, right - 1, top + 3, bottom - 3]; })"""  # of the letters, not of their line
 
 
 # ── what the page shows, as numbers ──────────────────────────────────────────────────────────────────────────────────
@@ -427,6 +434,41 @@ def test_a_notebook_page_made_by_nbconvert_comes_alive(browser: Any, tmp_path: A
     assert slider.get_attribute("aria-valuenow") == "0.1"
     assert page.locator("figure").count() == 0
     visit.close()
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        CELLS["two_heads"],
+        "panels.two_heads(scores=[[[8, 0, 0]], [[0, 8, 0]]], values=ex.values, W_O=[[1, 0], [0, 1], [2, 0], [0, -1]])",
+        "panels.two_heads(scores=[ex.scores] * 2, values=[ex.values, np.array(ex.values, float) + 1])",
+        CELLS["scores_and_values"],
+    ],
+)
+def test_no_label_of_the_plane_covers_another(opened: Any, cell: str) -> None:
+    names = opened(cell).page.locator(".lk-plane .name").evaluate_all(PLACES)
+    assert len(names) > 3
+    for k, (text, left, right, top, bottom) in enumerate(names):
+        for other, *place in names[:k]:
+            apart = left >= place[1] or right <= place[0] or top >= place[3] or bottom <= place[2]
+            assert apart, f"{text} covers {other}"
+
+
+def test_a_locked_chart_shows_no_part_of_itself(opened: Any) -> None:
+    notebook = opened("panels.scale(locked_by='never-answered')")
+    seen = "nodes => nodes.filter(node => getComputedStyle(node).visibility === 'visible').length"
+    assert notebook.page.locator(".lk-chart, .lk-chart *").evaluate_all(seen) == 0
+
+
+def test_a_figure_has_quieter_paper_in_the_dark_theme(opened: Any) -> None:
+    from matplotlib.colors import to_hex
+    from matplotlib.image import imread
+
+    notebook = opened("from labkit import figures\nfigures.matrices(Q=[[1, 2]])\npanels.scale()")
+    for theme, paper in (("JupyterLab Light", "#ffffff"), ("JupyterLab Dark", canvas.QUIET_PAPER)):
+        notebook.use_theme(theme)
+        picture = imread(io.BytesIO(notebook.page.locator(".jp-OutputArea-output img").screenshot()))
+        assert to_hex(picture[-8, 20, :3]) == paper
 
 
 def test_motion_stops_when_the_reader_prefers_it(opened: Any) -> None:
