@@ -2,7 +2,8 @@
 
 An answer cell is found by the id in its metadata, else by its marker line `# exercise: id`, else by the name it binds.
 - Two cells with one id: the last that is not blank counts, and it is noted.
-- The answer given again in cells of the student's own right below: they are read with it, so the last one counts.
+- Answer cells merged into one: each marker line begins a part; without markers, the names say what is whose.
+- The answer given again in cells of the student's own right below it, or below its check: the last one counts.
 - A cell that was split: the parts that bind the missing names are read with it.
 - A renamed answer: where one name is expected and the cell binds exactly one other, that one is read.
 - A cell turned into text or raw is read as the code it was.
@@ -12,14 +13,17 @@ Locked cells are never read: the key's own stand in their place.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 from labkit.grading.key import Key
 from labkit.grading.keyfile import MARKER, KeyCell
 from labkit.grading.literals import bound_names
 from labkit.grading.model import Cell, Found
+
+ELSEWHERE = "a cell further below gives the answer again; it was not read"
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class _Seen:
     """A cell with what can be read off it without running it."""
 
     cell: Cell
-    place: int  # in the notebook
+    place: int  # in the notebook, checks left out
     id: str = ""
     found: Found = "missing"
 
@@ -73,9 +77,11 @@ def match(key: Key, cells: Sequence[Cell]) -> Match:
     """Lay a notebook over a key."""
     keyed, placed = key.answers(), defaultdict(list)
     given = {stage.cell.source.strip() for stage in key.stages if stage.cell.role != "answer"}
+    checks = {stage.cell.source.strip() for stage in key.stages if stage.cell.role == "check"}
+    parts = [part for cell in cells if cell.source.strip() not in checks for part in _parts(cell, keyed)]
     seen = [
         _identified(cell, place, keyed)
-        for place, cell in enumerate(cells)
+        for place, cell in enumerate(parts)
         if not cell.locked and cell.source.strip() not in given
     ]
     for i, one in enumerate(seen):
@@ -85,6 +91,17 @@ def match(key: Key, cells: Sequence[Cell]) -> Match:
     unknown = sorted({one.id for one in seen if one.id and one.id not in keyed})
     notes = tuple(f"a cell carries the unknown exercise id {name!r}" for name in unknown[:5])
     return Match(answers, tuple(_program(key, seen, taken)), notes)
+
+
+def _parts(cell: Cell, keyed: Mapping[str, KeyCell]) -> list[Cell]:
+    """Take a cell apart where several answer cells were merged into it; what comes first keeps its id."""
+    if cell.kind != "code" or cell.source.count("exercise:") < 2:
+        return [cell]
+    lines = cell.source.splitlines(keepends=True)
+    starts = [i for i, line in enumerate(lines) if (marker := MARKER.match(line)) and marker[1] in keyed][1:]
+    bounds = pairwise([0, *starts, len(lines)])
+    sources = ["".join(lines[start:end]).rstrip() for start, end in bounds] if starts else [cell.source]
+    return [replace(cell, source=sources[0]), *(replace(cell, source=source, exercise=None) for source in sources[1:])]
 
 
 def _identified(cell: Cell, place: int, keyed: dict[str, KeyCell]) -> _Seen:
@@ -110,17 +127,17 @@ def _answer(cell: KeyCell, seen: list[_Seen], own: list[int], taken: dict[int, s
     if own and seen[own[0]].cell.kind != "code":
         notes.append(f"its cell had become a {seen[own[0]].cell.kind} cell and was read as code")
     if not own:
-        own = _by_name(cell.binds, seen, taken)
+        own = _by_name(cell.binds, seen, _free(seen, taken)) or _by_name(cell.binds, seen, range(len(seen)))
         found = "name" if own else "missing"
-    elif rest := _by_name(_missing(cell, seen, own), seen, taken):
+    elif rest := _by_name(_missing(cell, seen, own), seen, _free(seen, taken)):
         own = sorted({*own, *rest})
         notes.append("its cell was split; the parts were read together")
     if found in ("metadata", "marker"):
         again, elsewhere = _given_again(cell, seen, own, taken)
         own = [*own, *again]
-        notes += ["the cell right below it gives the answer again, and counts"] * bool(again)
-        notes += ["a cell further below gives the answer again; it was not read"] * elsewhere
-    taken.update(dict.fromkeys(own, cell.id))
+        notes += ["a cell right below it gives the answer again, and counts"] * bool(again)
+        notes += [ELSEWHERE] * elsewhere
+    taken.update((i, cell.id) for i in own if seen[i].id in ("", cell.id))
     renamed = _renamed(cell, seen, own)
     notes += [f"`{used}` was read as `{name}`" for name, used in renamed]
     return Answer(tuple(seen[i].cell.source for i in own), found, renamed, tuple(notes))
@@ -138,7 +155,7 @@ def _one_of(cell: KeyCell, seen: list[_Seen], own: list[int]) -> tuple[list[int]
 def _given_again(cell: KeyCell, seen: list[_Seen], own: list[int], taken: dict[int, str]) -> tuple[list[int], bool]:
     """Find cells of the student's own right below the answer that give it again; say whether there are more elsewhere.
 
-    "Right below" ends with whatever is not the student's own: text, a check, another answer.
+    "Right below" ends with whatever is neither the student's own nor a check: text, a figure, another answer.
     """
     last = own[-1]
     theirs = [i for i in _free(seen, taken) if i > last]
@@ -162,12 +179,10 @@ def _missing(cell: KeyCell, seen: list[_Seen], own: list[int]) -> list[str]:
     return [name for name in cell.binds if name not in bound]
 
 
-def _by_name(names: Sequence[str], seen: list[_Seen], taken: dict[int, str]) -> list[int]:
-    """Find, for each name, the last cell without an id of its own that binds it."""
-    if not names:
-        return []
+def _by_name(names: Sequence[str], seen: list[_Seen], places: Sequence[int]) -> list[int]:
+    """Find, for each name, the last of these cells that binds it."""
     wanted = set(names)
-    binding = {name: i for i in _free(seen, taken) for name in wanted.intersection(seen[i].binds)}
+    binding = {name: i for i in places if wanted for name in wanted.intersection(seen[i].binds)}
     return sorted(set(binding.values()))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from labkit.grading.key import Key, run_key
 from labkit.grading.keyfile import read_key
-from labkit.grading.matching import Match, match
+from labkit.grading.matching import ELSEWHERE, Match, match
 from labkit.grading.model import Cell
 
 KEY = Path(__file__).with_name("small_key.md").read_text("utf-8")
@@ -77,8 +77,8 @@ def test_of_two_cells_the_last_filled_one_counts(key: Key) -> None:
     assert steps == ["row_2 = 1"]  # the others are not run either
 
 
-AGAIN = ("the cell right below it gives the answer again, and counts",)
-ELSEWHERE = ("a cell further below gives the answer again; it was not read",)
+AGAIN = ("a cell right below it gives the answer again, and counts",)
+CHECK = 'check.weights("row-2", row_2, scores=S[1], allowed=allowed[1])\nfrom_answer = row_2[0] + 1\n'
 
 
 def test_an_answer_given_again_right_below_counts(key: Key) -> None:
@@ -91,15 +91,40 @@ def test_an_answer_given_again_right_below_counts(key: Key) -> None:
 @pytest.mark.parametrize(
     "between",
     [
-        cell('check.weights("row-2", row_2, scores=S[1], allowed=allowed[1])', locked=True),
+        cell("figures.heat_map(A)", locked=True),
         cell("Something to read.", kind="markdown"),
         cell("n = 2", "shapes"),
     ],
-    ids=["check", "text", "answer"],
+    ids=["figure", "text", "answer"],
 )
 def test_an_answer_given_again_elsewhere_is_noted(key: Key, between: Cell) -> None:
     cells = [cell("row_2 = 0"), cell("row_2 = 1", "row-2"), between, cell("row_2 = 2")]
-    assert row(key, *cells) == ("row_2 = 1", "metadata", ELSEWHERE)
+    assert row(key, *cells) == ("row_2 = 1", "metadata", (ELSEWHERE,))
+
+
+@pytest.mark.parametrize("between", [CHECK, CHECK.replace("1", "0")], ids=["as it was", "edited"])
+def test_an_answer_given_again_below_its_check_counts(key: Key, between: str) -> None:
+    cells = [cell("row_2 = 0", "row-2"), cell(between), cell("row_2 = [1/4, 3/4]"), cell(CHECK)]
+    source, _, notes = row(key, *cells)
+    assert source == "row_2 = 0\nrow_2 = [1/4, 3/4]"
+    assert notes == AGAIN
+
+
+MERGED = "# exercise: row-2 (2 points)\nrow_2 = [1/4, 3/4]\n\n# exercise: shapes (1 point)\nn = 2\nd_k = 3"
+
+
+@pytest.mark.parametrize("merged", [cell(MERGED, "row-2"), cell(MERGED), cell(f"x = 1\n{MERGED}", "row-2")])
+def test_merged_answers_are_taken_apart(key: Key, merged: Cell) -> None:
+    answers = match(key, [merged]).answers
+    assert answers["row-2"].source.endswith("# exercise: row-2 (2 points)\nrow_2 = [1/4, 3/4]")
+    assert answers["shapes"].source == "# exercise: shapes (1 point)\nn = 2\nd_k = 3"
+    assert answers["row-2"].notes == answers["shapes"].notes == ()
+
+
+def test_merged_answers_without_markers_are_found_by_name(key: Key) -> None:
+    matched = match(key, [cell("row_2 = [1/4, 3/4]\nn = 2\nd_k = 3", "row-2"), cell("words = 'Mix.'", "say")])
+    assert (matched.answers["shapes"].found, matched.answers["shapes"].source[-7:]) == ("name", "d_k = 3")
+    assert [step.answer for step in matched.program if step.stage is None] == ["row-2", "say"]
 
 
 def test_a_split_cell_is_read_together(key: Key) -> None:
