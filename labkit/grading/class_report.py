@@ -61,6 +61,7 @@ class Written:
     exercise: str
     answer: str
     out_of: float
+    right: str = ""  # what would be right, where that can be computed
 
 
 @dataclass(frozen=True)
@@ -226,7 +227,7 @@ def _alike(counted: ClassStatistics) -> Iterator[str]:
         yield (
             "<p>These exercises give every learner numbers of their own. Here at least one of the students gave an "
             "answer that neither fits their numbers nor comes from a known slip, and somebody else gave the same. "
-            "It is worth a talk. It is no proof.</p>"
+            "Whose numbers it fits is marked. It is worth a talk. It is no proof.</p>"
         )
         yield table(("exercise", "answer", "students"), rows[:LISTED], (), "shared answers")
 
@@ -325,9 +326,11 @@ def _by_hand(report: Report) -> Iterator[str]:
     for one in report.written:
         waiting.setdefault(one.exercise, []).append(one)
     for exercise, answers in waiting.items():
+        heading = report.headings.get(exercise, "")
+        title = f'{prose(heading)} <span class="soft">{text(exercise)}</span>' if heading else text(exercise)
         shown = block(report.rubrics.get(exercise, ""), words=True)
         rubric = f"<details open><summary>Rubric</summary>{shown}</details>" if shown else ""
-        yield f"<h3>{text(exercise)}</h3>{rubric}"
+        yield f"<h3>{title}</h3>{rubric}"
         yield from map(_form, answers)
     yield '<p class="screen bar"><button id="save" type="button">Save as manual.csv</button> '
     yield '<span id="saved" role="status"></span></p></section>'
@@ -337,7 +340,7 @@ def _form(one: Written) -> str:
     who = text(one.name, 200)
     return (
         f'<div class="card wait" data-student="{text(one.student)}" data-exercise="{text(one.exercise)}">'
-        f"<h4>{who}</h4>{block(one.answer, words=True)}"
+        f"<h4>{who}</h4>{block(one.answer, words=True)}{f'<p>{text(one.right)}</p>' if one.right else ''}"
         f'<p><label>Points for {who} <input type="number" min="0" max="{one.out_of:g}" step="any"></label> '
         f"of {number(one.out_of)}</p><p><label>Comment for {who} "
         '<textarea rows="2"></textarea></label></p></div>'

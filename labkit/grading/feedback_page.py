@@ -19,22 +19,35 @@ SIGNS = {"right": "✓", "wrong": "✗", "recorded": "✎", "unmarked": "…"}
 LOOKS = {"right": "right", "wrong": "wrong", "recorded": "wait", "unmarked": "wait"}
 
 
-def feedback_page(row: Row, headings: Mapping[str, str], warning: str = "") -> str:
-    """Write one student's page for all lessons they handed in."""
+def feedback_page(
+    row: Row, headings: Mapping[str, str], warning: str = "", lessons: Mapping[str, float] | None = None
+) -> str:
+    """Write one student's page: the lessons they handed in, and those of `lessons` (with their points) they did not."""
     name = row.student.name
+    absent = _absent(row, lessons or {})
     given = sum(result.points for result in row.results)
-    out_of = sum(result.out_of for result in row.results if not result.unread)
+    out_of = sum(result.out_of for result in row.results if not result.unread) + sum(absent.values())
     body = [f"<h1>{text(name, 200)}</h1>"]
     if out_of:
-        body.append(f'<p class="soft">{number(given)} of {plural(out_of, "point")} so far</p>')
+        so_far = " so far" if any(mark.points is None for mark in row.marks) else ""
+        body.append(f'<p class="soft">{number(given)} of {plural(out_of, "point")}{so_far}</p>')
     if warning:
         body.append(f'<p class="warning">{text(warning)}</p>')
     body += [*_start(row)]
     for result in row.results:
         body.extend(_lesson(result, headings))
-    if not row.results:
+    for lesson, points in absent.items():
+        body.append(f"<h2>{text(lesson.replace('_', ' '))} · 0 of {plural(points, 'point')}</h2>")
+        body.append("<p>Nothing was handed in.</p>")
+    if not row.results and not absent:
         body.append("<p>Nothing was handed in.</p>")
     return page(f"Feedback for {name}", body)
+
+
+def _absent(row: Row, lessons: Mapping[str, float]) -> dict[str, float]:
+    """Give the lessons in which a missing file is a 0; none while a file that is not graded may be one of them."""
+    handed_in = {result.lesson for result in row.results}
+    return {lesson: points for lesson, points in lessons.items() if lesson not in handed_in and row.untold == 0}
 
 
 def _start(row: Row) -> Iterator[str]:
@@ -62,6 +75,9 @@ def _lesson(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
         yield f'<p class="warning">{text(result.reason)}</p>'
     if result.attempt is not None:
         yield f'<p class="soft">{_file(result)}</p>'
+    for other in result.attempts:
+        if other.note != "counts":
+            yield f'<p class="soft">{text(f"{_file_name(other)} does not count: {_reason(other)}")}</p>'
     for note in result.notes:
         yield f'<p class="soft">{text(note)}</p>'
     if result.marks:
@@ -92,9 +108,11 @@ def _file(result: Result) -> str:
     parts = [f"This is about the file {text(_file_name(attempt), 200)}"]
     parts += [f"handed in {text(attempt.when[:16])}"] if attempt.when else []
     parts += ["late"] if attempt.late else []
-    others = len(result.attempts) - 1
-    parts += [f"the latest of {others + 1} that could be read"] if others > 0 else []
     return ", ".join(parts) + "."
+
+
+def _reason(attempt: Attempt) -> str:
+    return f"{attempt.note.replace(attempt.source, 'it').rstrip('.')}."
 
 
 def _file_name(attempt: Attempt) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.answers import UnreadableError, is_blank
+from labkit.answers import UnreadableError, in_words, is_blank
 from labkit.checks import Exercise
 from labkit.functions import Outcome
 from labkit.grading.archive import whole
@@ -166,7 +166,7 @@ def _counts(attempts: Sequence[Attempt]) -> Attempt:
     return next(attempt for attempt in attempts if attempt.note == "counts")
 
 
-_ME = re.compile(r"""labkit\.me\(\s*(?:"([^"\\\n]{1,100})"|'([^'\\\n]{1,100})')\s*\)""")
+_ME = re.compile(r"""\bme\(\s*(?:name\s*=\s*)?(?:"([^"\\\n]{1,100})"|'([^'\\\n]{1,100})')\s*,?\s*\)""")
 
 
 def learner_names(submission: Submission) -> Iterator[str]:
@@ -439,12 +439,18 @@ class Marker:
         if reply.error == "NotPlain":
             return replace(mark, message=_sentence(ODD.get(reply.text, ODD["kind"])))
         name = _lacking(error or _said(reply))
+        if item.exercise.step == "choice" and name in item.exercise.options():
+            return replace(mark, message=f'Write your choice in quotes: "{name}".')
         if name in self.key.provides:
             message = f"{LACKING.format(name)}, so a person looks at it."
-            return replace(mark, points=None, status="recorded", message=message)
-        if name and item.exercise.step == "choice":
-            return replace(mark, message=f'Write your choice in quotes: "{name}".')
+            return replace(mark, points=None, status="recorded", message=message, right=self._right(item))
         return replace(mark, message="So it gives no answer." if error else NOT_COMPUTED.format(_said(reply)))
+
+    def _right(self, item: Item) -> str:
+        """Write the right answer out for whoever marks by hand; "" where only a sealed one exists."""
+        truth, name = item.exercise.for_learner(self.names[0]).truth(), self.names[0] or "no name"
+        whose = f" (drawn for {name})" if item.personal else ""
+        return "" if truth is None else f"Right is {in_words(truth)}{whose}."
 
     def _of_function(self, one: Pending) -> Mark:
         item = one.item

@@ -126,6 +126,7 @@ class Mark:
     via: Via = "none"
     found: Found = "missing"
     notes: tuple[str, ...] = ()
+    right: str = ""  # the right answer where a person marks this one; for the lecturer alone
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def _cell(cell: Any, number: int) -> Cell:
     exercise = _text(labkit.get("exercise")) or _text(labkit.get("id")) or _text(nbgrader.get("grade_id"))
     locked = labkit.get("role") == "check" or labkit.get("locked") is True or nbgrader.get("locked") is True
     source = _source(cell.get("source"), number)
-    return Cell(kind, source, exercise or None, locked, _told(cell) if "labkit.me(" in source else "")
+    return Cell(kind, source, exercise or None, locked, _told(cell) if "me(" in source else "")
 
 
 def _told(cell: dict[str, Any]) -> str:

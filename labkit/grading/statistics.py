@@ -32,9 +32,9 @@ class Item:
 
     @property
     def difficulty(self) -> float | None:
-        """Give the mean share of the points: 1 is an exercise everybody solves. None while some wait for a mark."""
-        waits = len(self.scores) < self.statuses.total()
-        return sum(self.scores) / len(self.scores) if self.scores and not waits else None
+        """Give the mean share of the points: 1 is solved by everybody. None while no more than half have a mark."""
+        known = 2 * len(self.scores) > self.statuses.total()
+        return sum(self.scores) / len(self.scores) if known else None
 
     @property
     def discrimination(self) -> float | None:
@@ -145,7 +145,7 @@ class ClassStatistics:
             shared = self._alike.setdefault((mark.exercise, answer[:200]), Alike())
             shared.misfit |= mark.status == "wrong" and not mark.slip
             if len(shared.names) < SHOWN_ALIKE:
-                shared.names.append(row.student.name)
+                shared.names.append(f"{row.student.name} (it fits)" if mark.status == "right" else row.student.name)
 
 
 def _names_of(row: Row) -> dict[str, str]:

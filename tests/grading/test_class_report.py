@@ -130,10 +130,13 @@ def test_a_slip_of_one_lesson_is_told_with_the_lessons_reason() -> None:
 
 
 def test_an_answer_without_a_rubric_can_be_marked_by_hand_too() -> None:
-    waiting = [Written("ada", "Ada", "row-2", "row_2 = mine.weights[1]", 2), Written("bob", "Bob", "say", "Words.", 4)]
+    borrowed = Written("ada", "Ada", "row-2", "row_2 = mine.weights[1]", 2, "Right is [0.25, 0.75].")
+    waiting = [borrowed, Written("bob", "Bob", "say", "Words.", 4)]
     html = shown(counted(), written=waiting, rubrics={"say": "Say more."})
     assert words(html).count("Rubric") == 1
-    assert words(html).index("row-2 Ada row_2 = mine.weights[1]") < words(html).index("say Rubric Say more. Bob")
+    assert words(html).index("row-2 Ada row_2 = mine.weights[1] Right is [0.25, 0.75].") < words(html).index(
+        "say Rubric Say more. Bob"
+    )
 
 
 def test_rarer_slips_unfold() -> None:
@@ -217,8 +220,8 @@ def test_a_shared_answer_that_does_not_fit_is_listed() -> None:
         row("Cy", mark("mine", 0, value=[0.5, 0.5])),
         personal=("mine",),
     )
-    assert list(made.alike()) == [("mine", "[0.125, 0.875]", ["Ada", "Bob"])]
-    assert "mine [0.125, 0.875] Ada; Bob" in words(shown(made))
+    assert list(made.alike()) == [("mine", "[0.125, 0.875]", ["Ada (it fits)", "Bob"])]
+    assert "mine [0.125, 0.875] Ada (it fits); Bob" in words(shown(made))
 
 
 def test_whoever_told_no_name_is_not_suspected() -> None:
@@ -348,10 +351,28 @@ def test_a_sum_that_is_not_1_is_drawn_and_said() -> None:
 
 def test_the_file_that_counts_is_named_without_its_archive() -> None:
     student = Student("ada", "Ada")
-    attempts = (Attempt("z.zip!ada_1_2_old.ipynb"), Attempt("z.zip!ada_1_3_new.ipynb", when="2026-03-02 10:00:00"))
+    attempts = (
+        Attempt("z.zip!ada_1_2_old.ipynb", note="a later file counts"),
+        Attempt("z.zip!ada_1_3_new.ipynb", when="2026-03-02 10:00:00", note="counts"),
+        Attempt("z.zip!ada_1_4_cut.ipynb", note="z.zip!ada_1_4_cut.ipynb is cut off."),
+    )
     one = Row(student, (Result(student, "03_masks", "graded", attempt=attempts[1], attempts=attempts),))
     text = words(feedback_page(one, {}))
-    assert "the file ada_1_3_new.ipynb, handed in 2026-03-02 10:00, the latest of 2 that could be read." in text
+    assert "This is about the file ada_1_3_new.ipynb, handed in 2026-03-02 10:00." in text
+    assert "ada_1_2_old.ipynb does not count: a later file counts." in text
+    assert "ada_1_4_cut.ipynb does not count: it is cut off." in text
+
+
+def test_the_points_are_those_of_all_lessons() -> None:
+    one, lessons = row("Ada", mark("a", 2), mark("b", 0)), {"03_masks": 4.0, "05_perturb": 29.0}
+    text = words(feedback_page(one, {}, lessons=lessons))
+    assert text.startswith("Feedback for Ada Ada 2 of 33 points 03 masks")
+    assert "05 perturb · 0 of 29 points Nothing was handed in." in text
+    waits = row("Ada", mark("a", 2), mark("b", None, "recorded"))
+    assert "2 of 4 points so far" in words(feedback_page(waits, {}))
+    lost = Result(one.student, "", "rejected", "ada.pdf is no notebook.", attempt=Attempt("ada.pdf"))
+    unsure = Row(one.student, (lost, *one.results))  # the file may be the other lesson
+    assert "2 of 4 points" in words(feedback_page(unsure, {}, lessons=lessons))
 
 
 def test_memory_does_not_grow_with_answers() -> None:

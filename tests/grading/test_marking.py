@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from labkit.answers import in_words
 from labkit.grading import marking
 from labkit.grading.key import DRAWN, hidden_cases, read_secret, run_key
 from labkit.grading.keyfile import KeyCell, KeySource, read_key
@@ -133,6 +134,7 @@ def test_an_answer_that_lacks_what_the_lesson_gave_waits_for_a_person(
     mark = marks(notebook(row_2=answer), small_key, box)["row-2"]
     assert (mark.status, mark.points) == ("recorded", None), mark.message
     assert mark.message == f"It uses `{name}`, which is not there when a class is graded, so a person looks at it."
+    assert mark.right == "Right is [0.25, 0.75]."
 
 
 def test_a_function_that_uses_labkit_is_told_so(small_key: KeySource, notebook: Notebook, box: Sandbox) -> None:
@@ -155,6 +157,10 @@ pick = "B"
 ```{code-cell} python
 from labkit import check
 check.choice("pick", pick, outcome=lambda: "B")
+```
+
+```{code-cell} python
+B = 2  # a name of the lesson's that comes later
 ```
 """
     (tmp_path / "pick.md").write_text(source)
@@ -376,6 +382,7 @@ def test_a_notebook_of_another_lesson_is_not_taken_for_the_only_one_graded() -> 
 # Learners' own numbers
 
 
+OWN = 'mine = labkit.variant("mine").weights[2]'
 PERSONAL = """
 ```{code-cell} python
 import numpy as np
@@ -393,6 +400,29 @@ mine = labkit.variant("mine").weights[2]
 check.weights("mine", mine, scores=lambda ex: ex.scores[2], allowed=lambda ex: ex.allowed[2])
 ```
 """
+
+
+TOLD = {
+    "labkit.me('Grace')": "Grace",
+    "labkit.me( name = 'Grace', )": "Grace",
+    'from labkit import me\nme("Grace")': "Grace",
+    "import labkit as lk; lk.me('Grace')": "Grace",
+    "some('Grace')": "",
+}
+
+
+@pytest.mark.parametrize("cell", TOLD)
+def test_a_name_is_found_however_it_is_told(cell: str) -> None:
+    submission = Submission(ADA, Attempt("f"), "nb", (Cell("code", cell),), "")
+    assert list(marking.learner_names(submission)) == [name for name in [TOLD[cell]] if name]
+
+
+def test_an_answer_of_ones_own_that_waits_is_told_for_the_name(tmp_path: Path, box: Sandbox) -> None:
+    (tmp_path / "own.md").write_text(PERSONAL)
+    cells = [{"cell_type": "code", "source": f"import labkit\n{line}"} for line in ("labkit.me('Grace')", OWN)]
+    mark = marks(json.dumps({"nbformat": 4, "cells": cells}).encode(), read_key(tmp_path / "own.md"), box)["mine"]
+    row = in_words(variant("mine", "Grace").weights[2])
+    assert (mark.status, mark.right) == ("recorded", f"Right is {row} (drawn for Grace).")
 
 
 @pytest.mark.parametrize(("typed", "used"), [("Grace", "Grace"), ("", "Ada Lovelace"), ("", "ada"), ("", "")])
