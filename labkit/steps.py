@@ -461,7 +461,7 @@ TASKS: dict[str, Task] = {
             (
                 [[[1000, 1000], [0, 0]], _ALL],
                 [[[1000, 0]], [[False, True]]],
-                [[[-1000, -1000]], [[True, True]]],
+                [[[-3000, -3000]], [[True, True]]],
                 [[[-1, 1]], [[True, True]]],
                 *([[row], [[True] * 3]] for row in _FAR_APART),
                 [[[-1000, 0]], [[True, False]]],
@@ -479,7 +479,7 @@ TASKS: dict[str, Task] = {
                 [[1000, 1000], [True, True]],
                 [[1000, 0], [False, True]],
                 [[-1000, 0], [True, False]],
-                [[-1000, -1000], [True, True]],
+                [[-3000, -3000], [True, True]],
                 *([row, [True] * 3] for row in _FAR_APART),
                 [[-1, 1], [True, True]],
                 [[7], [True]],
@@ -491,7 +491,7 @@ TASKS: dict[str, Task] = {
             "weights",
             ("scores",),
             ([[0, _LN2]], [[_LN2, 2 * _LN2, 0]]),
-            ([[1000, 1000]], [[-1000, -1000]], *([row] for row in _FAR_APART), [[-1, 1]], [[7]]),
+            ([[1000, 1000]], [[-3000, -3000]], *([row] for row in _FAR_APART), [[-1, 1]], [[7]]),
             lambda rng: _real(rng, 1, _size_of(rng)),
         ),
         Task(
@@ -524,6 +524,7 @@ TASKS: dict[str, Task] = {
                 *([rows, *_PRODUCTS, [[True] * 3] * 3] for rows in _FAR_APART_ROWS),
                 [[[20], [60]], *_PRODUCTS, _LOWER],
                 [[[40], [40]], [[1]], [[-1]], [[1]], _ALL],
+                [[[40], [50]], [[1]], [[-1]], [[1]], _LOWER],  # allowed and blocked are far below
             ),
             _draw_attend,
         ),
@@ -579,6 +580,11 @@ TASKS: dict[str, Task] = {
                 [[[0.5, 0.5], [0.5, 0.5]], _LOWER],
                 [[[0.25, 0.7499998], [0.25, 0.7499]], _ALL],  # within 1e-6, and not
                 [[[1 / 6] * 6], [[True] * 6]],  # its sum is a last bit below 1
+                [[[0.75, 0.75], [1, 0.5]], _ALL],
+                [[[1, 0.5], [0.5, 0.5]], _LOWER],
+                [[[1 - 1e-9, 1e-9], [0.5, 0.5]], _LOWER],  # a leak is a leak, however small
+                [[[1.5, -0.5], [0.5, 0.5]], _LOWER],
+                [[[0.25, 0.74999], [0.25, 0.75001]], _ALL],
             ),
             _draw_sound_rows,
         ),
@@ -587,7 +593,12 @@ TASKS: dict[str, Task] = {
             "by_norm",
             ("weights", "values"),
             ([[[0.75, 0.25]], [[3, 4], [0, 20]]],),
-            ([[[0.5, 0.5], [1, 0]], [[-3, 4], [0, 0]]], [[[1]], [[0, -2]]]),
+            (
+                [[[0.5, 0.5], [1, 0]], [[-3, 4], [0, 0]]],
+                [[[1]], [[0, -2]]],
+                [[[1]], [[-3]]],
+                [[[0.5, 0.5]], [[1, 2, 2], [2, 0, 1]]],  # another width, and a length with a root
+            ),
             _draw_by_norm,
         ),
         Task(
@@ -603,7 +614,7 @@ TASKS: dict[str, Task] = {
             "induction_targets",
             ("tokens",),
             ([["A", "B", "A", "B"]], [["A", "A", "A"]]),
-            ([["A"]], [["A", "B", "A", "C", "A"]], [["B", "A", "C", "A"]]),
+            ([["A"]], [["A", "B", "A", "C", "A"]], [["B", "A", "C", "A"]], [["cat", "car", "cat", "car"]]),
             lambda rng: [[rng.choice("ABC") for _ in range(rng.randint(1, 9))]],
         ),
     )

@@ -219,6 +219,53 @@ def test_the_largest_of_a_row_without_a_matrix_is_no_maximum_of_the_whole_array(
     assert finding.slip.id == "weights-blocked-maximum"
 
 
+def _close(total: float) -> bool:
+    return abs(total - 1) < 1e-6
+
+
+def _audit(sums: Any = _close, leaks: Any = bool) -> Any:
+    def audit(weights: Any, allowed: Any) -> Any:
+        rows = [list(zip(row, mask, strict=True)) for row, mask in zip(weights, allowed, strict=True)]
+        return [sums(sum(w for w, _ in row)) and not any(leaks(w) for w, ok in row if not ok) for row in rows]
+
+    return audit
+
+
+def _moved(length: Any) -> Any:
+    return lambda weights, values: [[w * length(v) for w, v in zip(row, values, strict=True)] for row in weights]
+
+
+def _leaking(exponentials: Any, source: int) -> Any:
+    kept = sum(exponentials) - exponentials[source]
+    return [1e-9 if i == source else e / kept for i, e in enumerate(exponentials)]
+
+
+def _filled(inputs: Any, W_Q: Any, W_K: Any, W_V: Any, allowed: Any) -> Any:
+    filled = np.where(allowed, scores(matmul(inputs, W_Q), matmul(inputs, W_K)), -1000)
+    return matmul(softmax(filled, np.ones_like(allowed)), matmul(inputs, W_V))
+
+
+NEARLY: dict[str, tuple[str, Any]] = {  # right on most inputs
+    "any sum above 1": ("sound_rows", _audit(lambda total: total > 1 - 1e-6)),
+    "a sum close to 1": ("sound_rows", _audit(lambda total: bool(np.isclose(total, 1)))),
+    "the sum of the allowed": ("sound_rows", lambda A, M: _audit()(np.multiply(A, M).tolist(), M)),
+    "small leaks": ("sound_rows", _audit(leaks=lambda w: abs(w) >= 0.01)),
+    "negative leaks": ("sound_rows", _audit(leaks=lambda w: w > 0)),
+    "two coordinates": ("by_norm", _moved(lambda v: math.hypot(*v[:2]))),
+    "whole lengths": ("by_norm", _moved(lambda v: math.hypot(*v) // 1)),
+    "a leak": ("forbid", _leaking),
+    "characters": ("induction_targets", lambda T: ["".join(T[:i]).rfind(t) + 1 or -1 for i, t in enumerate(T)]),
+    "first characters": ("induction_targets", lambda tokens: induction_targets([token[0] for token in tokens])),
+    "blocked scores of -1000": ("attend", _filled),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEARLY)
+def test_functions_that_are_nearly_right_are_found_out(name: str) -> None:
+    task, function = NEARLY[name]
+    assert judged(function, task).status == "wrong"
+
+
 @pytest.mark.parametrize("tolerance", [0, 1e-15, 1e-3])
 def test_an_audit_with_another_tolerance_is_found_out(tolerance: float) -> None:
     def audit(weights: Any, allowed: Any) -> Any:

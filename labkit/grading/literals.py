@@ -132,15 +132,20 @@ def _value(node: ast.expr, names: dict[str, Any]) -> Any:
 def _call(function: ast.expr, arguments: list[Any], keywords: list[ast.keyword]) -> Any:
     match function:
         case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="np" | "numpy" | "math" | "fractions"), attr=name):
-            if name in ("array", "asarray") and all(word.arg == "dtype" for word in keywords):
-                return _array(*arguments)
+            if name in ("array", "asarray") and all(map(_asks_for_floats, keywords)):
+                return _array(arguments, float if keywords else None)
             if name in FUNCTIONS and not keywords:
                 return FUNCTIONS[name](*arguments)
     raise NotLiteralError("a call of something else")
 
 
-def _array(entries: Any) -> Any:
-    array = np.array(entries)
+def _asks_for_floats(word: ast.keyword) -> bool:
+    return word.arg == "dtype" and isinstance(word.value, ast.Name) and word.value.id == "float"
+
+
+def _array(arguments: list[Any], dtype: type | None) -> Any:
+    (entries,) = arguments  # another number of them is no typed answer
+    array = np.array(entries, dtype)
     if array.dtype.kind not in "bif" and array.dtype != object:
         raise NotLiteralError("an array of something else")
     return array

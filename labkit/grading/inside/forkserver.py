@@ -66,18 +66,21 @@ def start(order: dict[str, Any], ours: int, requests: int, replies: int, answer:
     done(libc.setns(ours, OWN_PROCESSES))  # a second namespace can only be asked for from our own
     done(libc.unshare(OWN_PROCESSES))  # concerns what is forked next, not us
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a first one that ends at once still gets its handle
-    first = os.fork()
-    if first == 0:
-        begin(order, requests, replies)
     try:
+        first = os.fork()
+        if first == 0:
+            begin(order, requests, replies)
         handle = os.pidfd_open(first)
-        with socket.socket(fileno=os.dup(answer)) as grader:
-            socket.send_fds(grader, [b"begun"], [handle])
-        os.close(handle)
+        try:
+            with socket.socket(fileno=os.dup(answer)) as grader:
+                socket.send_fds(grader, [b"begun"], [handle])
+        finally:
+            os.close(handle)
     finally:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # from here on the kernel buries it
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(first, os.WNOHANG)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # from here on the kernel buries them
+        with contextlib.suppress(ChildProcessError):  # but for those who ended meanwhile, this one or earlier ones
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
 
 
 def begin(order: dict[str, Any], requests: int, replies: int) -> NoReturn:

@@ -212,7 +212,7 @@ def raw_numbers(value: Any, most: int) -> Any:
     if not isinstance(value, numpy.ndarray | numpy.generic):
         raise NotPlainError("kind")
     array = numpy.ndarray.view(value, numpy.ndarray) if isinstance(value, numpy.ndarray) else numpy.asarray(value)
-    if array.dtype.kind not in "bfiuO":
+    if array.dtype.kind not in "bfiuOU":
         raise NotPlainError("entries")
     if array.size > most:
         raise NotPlainError("large")
