@@ -36,24 +36,28 @@ class Found:
     refused: str = ""  # why it is not even looked at
 
 
-def look(path: Path) -> Iterator[Found]:
-    """List the files of a folder, a zip, or the one notebook `path` names, in a fixed order."""
+def look(path: Path, label: str = "") -> Iterator[Found]:
+    """List the files of a folder, a zip, or the one notebook `path` names, in a fixed order.
+
+    `label` is what their sources call it; without one a folder is not mentioned.
+    """
     if path.is_dir():
-        yield from _folder(path)
+        yield from _folder(path, label)
     elif path.suffix.lower() == ".ipynb":
-        yield Found(path.name, (path.name,), "", lambda: _read_file(path))
+        yield Found(label or path.name, (path.name,), "", lambda: _read_file(path))
     else:
-        yield from _zip(path)
+        yield from _zip(path, label or path.name)
 
 
-def _folder(root: Path) -> Iterator[Found]:
+def _folder(root: Path, label: str) -> Iterator[Found]:
     for folder, inner, names in os.walk(root, followlinks=False):
         inner[:] = sorted(name for name in inner if name not in _JUNK_FOLDERS)
         for name in sorted(set(names) - _JUNK_FILES):
             path = Path(folder, name)
             parts = tuple(map(whole, path.relative_to(root).parts))
             link = "is a link, and links are not followed" if path.is_symlink() else ""
-            yield Found("/".join(parts), parts, "", lambda path=path: _read_file(path), link)  # type: ignore[misc]
+            source = "/".join(filter(None, (label, *parts)))
+            yield Found(source, parts, "", lambda path=path: _read_file(path), link)  # type: ignore[misc]
 
 
 def _read_file(path: Path) -> bytes:
@@ -67,18 +71,18 @@ def _read_file(path: Path) -> bytes:
         raise Refused(f"cannot be read ({error.strerror})") from None
 
 
-def _zip(path: Path) -> Iterator[Found]:
+def _zip(path: Path, label: str) -> Iterator[Found]:
     try:
         archive = zipfile.ZipFile(path)
         members = _members(archive)
     except Refused as refused:
-        yield Found(path.name, (path.name,), "", lambda: b"", str(refused))
+        yield Found(label, (path.name,), "", lambda: b"", str(refused))
         return
     except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, EOFError):
-        yield Found(path.name, (path.name,), "", lambda: b"", "is not a zip archive that can be read")
+        yield Found(label, (path.name,), "", lambda: b"", "is not a zip archive that can be read")
         return
     for member in members:
-        source = f"{path.name}!{member.filename}"
+        source = f"{label}!{member.filename}"
         # Some Windows programs write backslashes between folders, against the standard.
         parts = tuple(part for part in re.split(r"[\\/]", member.filename) if part not in ("", "."))
         if not parts or _JUNK_FOLDERS & set(parts) or parts[-1] in _JUNK_FILES or parts[-1].startswith("._"):
@@ -139,6 +143,15 @@ def _time(member: zipfile.ZipInfo) -> str:
 def whole(text: str) -> str:
     """Replace what is no character (a file name of bytes that are not UTF-8), so that the text can be stored."""
     return text.encode("utf-8", "replace").decode("utf-8", "replace")
+
+
+def own_name(source: str) -> str:
+    """Give a file's name without the archive and the folders it came in.
+
+    >>> own_name("week1.zip!ada/a.ipynb")
+    'a.ipynb'
+    """
+    return re.split(r"[/\\!]", source)[-1]
 
 
 def sentence(source: str, reason: str) -> str:

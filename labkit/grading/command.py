@@ -18,11 +18,13 @@ from labkit.grading.run import Options, Progress, Summary, grade
 from labkit.grading.store import Change
 from labkit.grading.text import plural, visible
 
+KEYS = "answer_keys"
 NAMED = 10  # people named on the terminal; the class report names more
 NO_SANDBOX = (
     "they need code to run, and there is no level A sandbox here. See `labkit doctor`, or use --allow-weaker-sandbox."
 )
-STRAY = "Everybody else has 0 there. Not due yet? `--keys` with the key of one lesson grades that lesson alone."
+STRAY = "Everybody else has 0 there. Not due yet? Give the key of each lesson that is due: --keys ONE --keys ANOTHER."
+TIMELESS = "--due has no effect: no file says when it was handed in."
 EARLIER = "The key changed: marks that --only left alone are still by the earlier one, until you grade without --only."
 STOPPED = {
     "grade": "Marks that are done are kept; the same command goes on from there.",
@@ -43,21 +45,24 @@ def main(argv: Sequence[str], command: str) -> int:
         again=command == "regrade",
         allow_weaker=words.allow_weaker_sandbox,
     )
+    said = ""
     try:
         if words.manual and not words.manual.is_file():
             raise LabkitError(f"--manual {words.manual}: there is no such file.")
         with _executor(words.executor, words.scheduler, words.jobs) as (executor, jobs), _progress() as progress:
             options = replace(options, jobs=jobs)
-            summary = grade(words.submissions, words.keys, words.out, options, executor=executor, progress=progress)
+            summary = grade(
+                words.submissions, words.keys or KEYS, words.out, options, executor=executor, progress=progress
+            )
         if not words.dry_run:
-            write_reports(words.out, words.manual)
+            said = write_reports(words.out, words.manual)
     except (LabkitError, OSError, sqlite3.Error) as error:
         print(f"labkit {command}: {visible(_advice(error, words.out))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"\nStopped. {'Nothing was written.' if words.dry_run else STOPPED[command]}", file=sys.stderr)
         return 130
-    print("\n".join(lines(summary, words.out, dry_run=words.dry_run, again=options.again)))
+    print("\n".join([*lines(summary, words.out, dry_run=words.dry_run, again=options.again), *filter(None, [said])]))
     return summary.exit_status
 
 
@@ -70,11 +75,13 @@ def report(argv: Sequence[str]) -> int:
     parser.add_argument("--manual", type=Path, help="a filled sheet elsewhere (default: manual.csv in the folder)")
     words = parser.parse_args(argv)
     try:
-        write_reports(words.out, words.manual)
+        said = write_reports(words.out, words.manual)
     except (LabkitError, OSError, sqlite3.Error) as error:
         print(f"labkit report: {visible(_advice(error, words.out))}", file=sys.stderr)
         return 1
-    print(f"wrote {words.out / 'class_report.html'} and the pages and tables beside it")
+    print(
+        f"wrote {words.out / 'class_report.html'} and the pages and tables beside it", *filter(None, [said]), sep="\n"
+    )
     return 0
 
 
@@ -131,8 +138,20 @@ def _parser(command: str) -> argparse.ArgumentParser:
     }
     parser = argparse.ArgumentParser(prog=f"labkit {command}", description=about[command])
     add = parser.add_argument
-    add("submissions", type=Path, help="folder of notebooks, Canvas or Moodle zip, or nbgrader's submitted/ tree")
-    add("--keys", type=Path, default=Path("answer_keys"), help="the keys' folder, or one key (default: answer_keys)")
+    add(
+        *("submissions",),
+        type=Path,
+        nargs="+",
+        metavar="SUBMISSIONS",
+        help="folders of notebooks, Canvas or Moodle zips, or nbgrader's submitted/ tree",
+    )
+    add(
+        *("--keys",),
+        type=Path,
+        action="append",
+        default=[],
+        help="the keys' folder, or one key; may be repeated (default: answer_keys)",
+    )
     add("--out", type=Path, default=Path("graded"), help="where marks and reports go (default: graded)")
     add("--roster", type=Path, help="class list: CSV, a Canvas gradebook, or a Moodle grading sheet")
     add("--secret", type=Path, help="file that hidden cases are drawn from; made on first use (default: in OUT)")
@@ -159,6 +178,8 @@ def lines(summary: Summary, out: Path, *, dry_run: bool = False, again: bool = F
         them = "it" if summary.unread == 1 else "them"
         files = plural(summary.unread, "file")
         yield f"{files} could not be read, not graded: ask for {them} again. In the tables such cells are empty, not 0."
+    if summary.timeless:
+        yield TIMELESS
     if summary.unlisted:
         yield f"Handed in, but not on the class list, {_some(summary.unlisted)}"
     if summary.absent:

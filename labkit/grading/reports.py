@@ -17,9 +17,10 @@ from pathlib import Path
 
 from labkit.errors import LabkitError
 from labkit.grading import tables
+from labkit.grading.attempts import settled
 from labkit.grading.class_report import Report, Written, class_report
 from labkit.grading.feedback_page import feedback_page
-from labkit.grading.model import Mark, Result
+from labkit.grading.model import Mark, Result, Student
 from labkit.grading.statistics import ClassStatistics
 from labkit.grading.store import NAME, Manual, Store
 from labkit.grading.tables import Row
@@ -70,10 +71,10 @@ class Graded:
         """What the letters of each choice stand for."""
         return {one.exercise: one.choices for one in self.exercises}
 
-    @property
+    @cached_property
     def lessons(self) -> dict[str, float]:
         """The points of every lesson that somebody handed in, in order."""
-        used = {result.lesson for result in self.store.results()}
+        used = self.store.lessons()
         totals: dict[str, float] = {}
         for one in self.exercises:
             if one.lesson in used:
@@ -94,7 +95,7 @@ class Graded:
         current = next(marked, None)
         for student in self.store.students():
             if current is not None and current[0] == student.id:
-                results = tuple(with_manual(result, self.by_hand) for result in current[1])
+                results = settled([with_manual(result, self.by_hand) for result in current[1]], self.lessons)
                 current = next(marked, None)
             else:
                 results = ()
@@ -127,20 +128,20 @@ def rubric_of(source: str) -> str:
 def take_manual(store: Store, path: Path) -> int:
     """Read a filled sheet into the store, where every later run finds it; returns how many marks it held."""
     listed = (Listed(*one) for one in json.loads(store.facts().get("exercises", "[]")))
-    known = {student.id for student in store.students()}
-    known |= {student for student, _ in store.by_hand()}  # whoever left the class keeps their line in the sheet
-    marks = tables.read_manual(path, {one.exercise: one.out_of for one in listed}, known)
+    by_hand, known = store.by_hand(), {student.id: student for student in store.students()}
+    left = {id: Student(id, id) for id, _ in by_hand}  # whoever left the class keeps their line in the sheet
     handed_in = {(result.student.id, mark.exercise) for result in store.results() for mark in result.marks}
-    handed_in |= set(store.by_hand())
-    for mark in marks:
-        if (mark.student, mark.exercise) not in handed_in:
-            raise LabkitError(f"{path}: {mark.student!r} handed in no lesson with {mark.exercise}, so it has no mark.")
+    out_of = {one.exercise: one.out_of for one in listed}
+    marks = tables.read_manual(path, out_of, [*(left | known).values()], handed_in | by_hand.keys())
     store.mark_by_hand(marks)
     return len(marks)
 
 
-def write_reports(out: Path, manual: Path | None = None) -> None:
-    """Write all tables and pages of a graded folder; marks filled in by hand are taken from its sheet first."""
+def write_reports(out: Path, manual: Path | None = None) -> str:
+    """Write all tables and pages of a graded folder; marks filled in by hand are taken from its sheet first.
+
+    Returns what has to be said of the file for Moodle, or an empty text.
+    """
     if not (out / NAME).is_file():
         raise LabkitError(f"{out} is not a graded folder: run `labkit grade` with --out {out} first.")
     with Store(out) as store:
@@ -151,9 +152,10 @@ def write_reports(out: Path, manual: Path | None = None) -> None:
         exercises = {one.exercise: one.lesson for one in graded.exercises if one.lesson in graded.lessons}
         tables.gradebook(out / "gradebook.csv", graded.rows(), exercises, sum(graded.lessons.values()))
         tables.canvas(out / "canvas.csv", graded.rows(), graded.lessons)
-        tables.moodle(out / "moodle.csv", graded.rows(), graded.lessons)
+        said = tables.moodle(out / "moodle.csv", graded.rows(), graded.lessons)
         tables.manual_sheet(out / SHEET, graded.rows(), graded.rubrics, graded.by_hand)
         _pages(out, graded)
+    return said
 
 
 def _pages(out: Path, graded: Graded) -> None:

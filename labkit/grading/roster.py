@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -41,8 +41,9 @@ class Roster:
     index: Mapping[str, Student] = field(default_factory=dict)
 
     def find(self, *hints: str) -> Student | None:
-        """Give the student whom the first known hint belongs to, or None."""
-        return next((self.index[key] for hint in hints if (key := same_name(hint)) in self.index), None)
+        """Give the student whom the first known hint belongs to, else who has a hint's words as name, or None."""
+        keys = (*map(same_name, hints), *map(_in_any_order, hints))
+        return next((self.index[key] for key in keys if key in self.index), None)
 
 
 def csv_text(path: Path, what: str) -> str:
@@ -109,8 +110,8 @@ def _index(students: Sequence[Student]) -> dict[str, Student]:
     owners: dict[str, set[str]] = {}
     by_id = {student.id: student for student in students}
     for student in students:
-        for key in _keys(student):
-            owners.setdefault(same_name(key), set()).add(student.id)
+        for key in (*map(same_name, _keys(student)), _in_any_order(student.name)):
+            owners.setdefault(key, set()).add(student.id)
     return {key: by_id[next(iter(ids))] for key, ids in owners.items() if key and len(ids) == 1}
 
 
@@ -140,9 +141,25 @@ def squeezed(name: str) -> Iterator[str]:
 
 
 def name_words(name: str) -> list[str]:
-    """Give the words of a name in an order of their own: gradebooks list "Lovelace, Ada".
+    """Give the words of a name in an order of their own: gradebooks list "Lovelace, Ada", files "Lovelace_Ada".
 
-    >>> name_words("Lovelace, Ada") == name_words("Ada Lovelace")
+    >>> name_words("Lovelace, Ada") == name_words("Lovelace_Ada") == name_words("Ada Lovelace")
     True
     """
-    return sorted(re.findall(r"\w+", same_name(name)))
+    return sorted(re.findall(r"[^\W_]+", same_name(name)))
+
+
+def _in_any_order(name: str) -> str:
+    """Make a key of a name's words that is no name itself, so that it never stands in the way of one."""
+    return "|".join(name_words(name))
+
+
+def namesakes(word: str, people: Iterable[Student]) -> list[Student]:
+    """List whom a word may mean: the one of that id, else all of that name.
+
+    >>> ada = Student("a1", "Ada Lovelace")
+    >>> namesakes("a1", [ada]) == namesakes("lovelace, ada", [ada]) == [ada]
+    True
+    """
+    people, words = list(people), name_words(word)
+    return [one for one in people if one.id == word] or [one for one in people if words == name_words(one.name) != []]

@@ -17,19 +17,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from labkit.errors import LabkitError
+from labkit.grading.attempts import settled, to_ask_for, unread_beside
 from labkit.grading.intake import Handed, find_files
 from labkit.grading.key import read_secret, run_key
 from labkit.grading.keyfile import KeySource, find_keys, read_key
-from labkit.grading.marking import File, Settings, Work, lesson_of, mark_student
-from labkit.grading.model import Refusal, Result, Student
+from labkit.grading.marking import File, Settings, Work, lesson_of, mark_student, unmarked
+from labkit.grading.model import Result, Student, Submission
 from labkit.grading.notebook import digest
 from labkit.grading.probe import Report, find_sandbox
 from labkit.grading.processes import visible_paths
-from labkit.grading.roster import Roster, name_words, read_roster
+from labkit.grading.roster import Roster, name_words, namesakes, read_roster
 from labkit.grading.store import Change, Store, changes
 from labkit.grading.strict import Refused
 
@@ -65,9 +67,10 @@ class Summary:
     marked: int = 0
     level: str = "none"
     refused: list[str] = field(default_factory=list)  # why a file was not graded, one sentence each
-    unread: int = 0  # of those, the files that could not be read
+    unread: int = 0  # of those, the files that could not be read and are to be asked for again
     unlisted: list[str] = field(default_factory=list)  # handed in, but not on the class list
     absent: list[str] = field(default_factory=list)  # on the class list, but handed nothing in
+    timeless: bool = False  # there is a deadline, and no file says when it was handed in
     found: dict[str, Found] = field(default_factory=dict)  # lesson -> its notebooks; only a dry run counts them
     handed: Counter[str] = field(default_factory=Counter)  # lesson -> how many students handed it in
     internal: list[str] = field(default_factory=list)
@@ -102,8 +105,8 @@ class Options:
 
 
 def grade(
-    submissions: str | Path,
-    keys: str | Path = "answer_keys",
+    submissions: str | Path | Sequence[str | Path],
+    keys: str | Path | Sequence[str | Path] = "answer_keys",
     out: str | Path = "graded",
     options: Options | None = None,
     *,
@@ -113,16 +116,18 @@ def grade(
 ) -> Summary:
     """Grade a class into `out`; what was marked before with the same key and files is kept.
 
+    `submissions` and `keys` may be one path or several; files of several are put together by student.
+
     `executor` is anything with the interface of `concurrent.futures.Executor`; `progress(done, total, results)` is
     called after each student. A kill at any moment loses at most the students in flight.
     """
     options = options or Options()
-    sources = tuple(map(read_key, find_keys(Path(keys))))
+    sources = tuple(map(read_key, _key_files(_paths(keys))))
     roster = read_roster(options.roster) if options.roster else Roster()
-    files, refusals = find_files(submissions, roster, [source.lesson for source in sources], options.due)
+    files, refusals = find_files(_paths(submissions), roster, [source.lesson for source in sources], options.due)
     listed = _class(roster, files)
     students, exercises = _wanted(options.only, files, sources)
-    _keep_out_of_sight(Path(keys), Path(out))
+    _keep_out_of_sight(*_paths(keys), Path(out))
     sandbox = _sandbox(report or find_sandbox(), options.allow_weaker)
     summary = Summary(
         len(students),
@@ -130,9 +135,10 @@ def grade(
         refused=[refusal.reason for refusal in refusals],
         unlisted=[one.label for one in listed if roster.students and not one.listed],
         absent=[student.name for student in roster.students if student.id not in files],
+        timeless=bool(options.due and files) and not any(one.attempt.when for group in files.values() for one in group),
     )
     if options.dry_run:
-        _look(summary, [handed for student in students for handed in files[student]], sources)
+        _look(summary, [files[student] for student in students], sources)
         return summary
     settings = Settings(sources, read_secret(options.secret or Path(out, "secret.txt")), sandbox, exercises)
     with Store(Path(out)) as store:
@@ -157,19 +163,35 @@ def grade(
     return summary
 
 
-def _look(summary: Summary, files: Iterable[Handed], sources: Sequence[KeySource]) -> None:
+def _paths(given: str | Path | Sequence[str | Path]) -> list[Path]:
+    return [Path(given)] if isinstance(given, str | Path) else [Path(one) for one in given]
+
+
+def _key_files(keys: Sequence[Path]) -> list[Path]:
+    """List the keys that files and folders name, each once."""
+    files = {file.resolve(): file for key in keys for file in find_keys(key)}
+    names = Counter(file.stem for file in files.values())
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise LabkitError(f"--keys names two keys of {twice[0]}: name the one to grade with.")
+    return sorted(files.values(), key=lambda file: file.name)
+
+
+def _look(summary: Summary, groups: Iterable[Sequence[Handed]], sources: Sequence[KeySource]) -> None:
     """Open every file as marking would, and count what is there."""
-    for handed in files:
-        one = handed.read()
-        if isinstance(one, Refusal):
-            summary.refused.append(one.reason)
-            summary.unread += 1
-            continue
-        found = summary.found.setdefault(lesson_of(one, sources), Found())
-        found.notebooks += 1
-        found.late += bool(one.attempt.late)
-        found.students.add(one.student.id)
+    everybody: list[list[Result]] = []
+    for group in groups:
+        read = [handed.read() for handed in group]
+        everybody.append([result for result, _ in unmarked(read, sources)])
+        for one in read:
+            if isinstance(one, Submission):
+                found = summary.found.setdefault(lesson_of(one, sources), Found())
+                found.notebooks += 1
+                found.late += bool(one.attempt.late)
+                found.students.add(one.student.id)
     summary.handed.update({lesson: len(found.students) for lesson, found in summary.found.items() if lesson})
+    lessons = {result.lesson for results in everybody for result in results if result.lesson}
+    for results in everybody:
+        _tell(summary, settled(results, lessons))
 
 
 def _keep(
@@ -197,7 +219,7 @@ def _keep(
         ]
     store.save(student, fingerprint, results)
     summary.marked += 1
-    summary.changes += changes(before, results, why) if before else ()
+    summary.changes += changes(before, results, why, store.by_hand(student)) if before else ()
 
 
 def _merged(before: Sequence[Result], results: Sequence[Result]) -> list[Result]:
@@ -221,13 +243,22 @@ def _with_others(was: Result | None, result: Result) -> Result:
 
 
 def _count(store: Store, summary: Summary) -> None:
-    for result in store.results():
-        if result.lesson:
-            summary.handed[result.lesson] += 1
-        summary.unmarked += sum(mark.status == "unmarked" for mark in result.marks)
-        if result.verdict == "rejected":
-            summary.refused.append(result.reason)
-            summary.unread += result.unread
+    lessons = store.lessons()
+    for _, group in groupby(store.results(), key=lambda result: result.student.id):
+        results = settled(tuple(group), lessons)
+        _tell(summary, results)
+        for result in results:
+            if result.lesson:
+                summary.handed[result.lesson] += 1
+            summary.unmarked += sum(mark.status == "unmarked" for mark in result.marks)
+
+
+def _tell(summary: Summary, results: Iterable[Result]) -> None:
+    """Note which of a student's files were not graded, and how many of them to ask for again."""
+    for result in results:
+        summary.refused += [attempt.note for attempt in unread_beside(result)]
+        summary.refused += [result.reason] * (result.verdict == "rejected")
+        summary.unread += to_ask_for(result)
 
 
 # What there is to do
@@ -246,18 +277,16 @@ def _wanted(
 
 def _named(word: str, people: Sequence[Student], exercises: Iterable[str]) -> str:
     """Give the id of the student somebody names: by the id, or by a name that only one has."""
-    if any(word == one.id for one in people):
-        return word
-    namesakes = [one for one in people if name_words(one.name) == name_words(word)]
-    if len(namesakes) == 1:
-        return namesakes[0].id
-    if namesakes:
-        ids = " or ".join(repr(one.id) for one in namesakes)
+    meant = namesakes(word, people)
+    if len(meant) == 1:
+        return meant[0].id
+    if meant:
+        ids = " or ".join(repr(one.id) for one in meant)
         raise LabkitError(f"--only {word!r} names more than one student: say {ids}.")
     near = [one.label for one in people if {*name_words(one.name)} & {*name_words(word)}]
     near += get_close_matches(word, [*exercises, *(one.id for one in people)], NEAR)
-    meant = f" Did you mean {' or '.join(near[:NEAR])}?" if near else ""
-    raise LabkitError(f"--only {word!r} is neither a student who handed something in nor an exercise.{meant}")
+    advice = f" Did you mean {' or '.join(near[:NEAR])}?" if near else ""
+    raise LabkitError(f"--only {word!r} is neither a student who handed something in nor an exercise.{advice}")
 
 
 def _todo(

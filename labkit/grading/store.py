@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -127,6 +127,11 @@ class Store:
             for (data,) in db.execute(query, () if student is None else (student,)):
                 yield result_from_json(json.loads(data))
 
+    def lessons(self) -> set[str]:
+        """Name the lessons that somebody handed in."""
+        with self._db as db:
+            return {lesson for (lesson,) in db.execute("SELECT DISTINCT lesson FROM results WHERE lesson != ''")}
+
     def refusals(self) -> list[Refusal]:
         """List the files that belong to nobody."""
         with self._db as db:
@@ -146,26 +151,31 @@ class Store:
                 if mark.points is not None:
                     db.execute("INSERT INTO manual VALUES (:student, :exercise, :points, :comment)", asdict(mark))
 
-    def by_hand(self) -> dict[tuple[str, str], Manual]:
+    def by_hand(self, student: str | None = None) -> dict[tuple[str, str], Manual]:
         """Give the marks given by a person, by (student, exercise)."""
+        where = "" if student is None else "WHERE student = ?"
+        query = f"SELECT student, exercise, points, comment FROM manual {where}"
         with self._db as db:
-            rows = db.execute("SELECT student, exercise, points, comment FROM manual").fetchall()
+            rows = db.execute(query, () if student is None else (student,)).fetchall()
         return {
             (student, exercise): Manual(student, exercise, points, comment)
             for student, exercise, points, comment in rows
         }
 
 
-def changes(before: Sequence[Result], after: Sequence[Result], why: str) -> Iterator[Change]:
-    """Compare two markings of one student, exercise by exercise."""
+def changes(
+    before: Sequence[Result], after: Sequence[Result], why: str, by_hand: Collection[tuple[str, str]] = ()
+) -> Iterator[Change]:
+    """Compare two markings of one student, exercise by exercise; say where a mark by hand stands above both."""
     old, new = _by_exercise(before), _by_exercise(after)
-    student = next((result.student.label for result in (*after, *before)), "")
+    student = next((result.student for result in (*after, *before)), Student("", ""))
     for lesson, exercise in sorted(old.keys() | new.keys()):
         was, now = old.get((lesson, exercise)), new.get((lesson, exercise))
         if _shown(was) != _shown(now):
             other_file = was is not None and now is not None and was[0].digest != now[0].digest
             reason = "another file counts" if other_file else why
-            yield Change(student, lesson, exercise, _shown(was), _shown(now), reason)
+            stays = "; the mark by hand stays" if (student.id, exercise) in by_hand else ""
+            yield Change(student.label, lesson, exercise, _shown(was), _shown(now), f"{reason}{stays}")
 
 
 def _by_exercise(results: Sequence[Result]) -> dict[tuple[str, str], tuple[Result, Mark]]:

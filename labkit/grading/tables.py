@@ -10,20 +10,28 @@ import csv
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from labkit.errors import LabkitError
+from labkit.grading.archive import own_name
+from labkit.grading.attempts import alike, unread_beside
 from labkit.grading.keyfile import MARKER
-from labkit.grading.model import STATUS_WORDS, Mark, Result, Student
-from labkit.grading.roster import ID_COLUMNS, csv_text, first_of, heading, read_csv
+from labkit.grading.model import STATUS_WORDS, Attempt, Mark, Result, Student
+from labkit.grading.roster import ID_COLUMNS, csv_text, first_of, heading, namesakes, read_csv
 from labkit.grading.store import Manual
+from labkit.grading.text import plural, visible
 
 FORMULA = "=+-@＝＋－＠"
 SHEET = ("student", "name", "lesson", "exercise", "answer", "rubric", "out_of", "points", "comment")
+NAMED = 10  # bad lines of a sheet named at once
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+WORKSHEET = (
+    "moodle.csv is for Moodle's grade import: your worksheet has room for one lesson, and comes back filled when you "
+    "grade with the key of that lesson alone."
+)
 ASSIGNMENT = re.compile(r" \(\d+\)$")  # the number Canvas adds to an assignment's name
 
 
@@ -52,6 +60,8 @@ def cell(value: object) -> str:
 
     >>> cell("=1+1"), cell("a\\nb"), cell(2.5), cell(None)
     ("'=1+1", 'a b', '2.5', '')
+    >>> cell("-"), uncell("-")
+    ('-', '-')
     """
     if value is None:
         return ""
@@ -68,8 +78,8 @@ def uncell(text: str) -> str:
 
 def _runs(text: str) -> bool:
     """Say whether a text needs the apostrophe; one that brings its own gets another, so that the two stay apart."""
-    inner = text.lstrip().lstrip("'").lstrip()
-    return inner[:1] in FORMULA and inner != ""
+    inner = text.lstrip().lstrip("'").strip()
+    return inner[:1] in FORMULA and inner not in ("", "-")  # a lone dash means nothing in any spreadsheet
 
 
 def part_of(path: Path) -> Path:
@@ -125,17 +135,32 @@ def late(row: Row) -> Iterator[str]:
 
 
 def remarks_of(row: Row) -> Iterator[str]:
-    """Say what a lecturer should know about this row before trusting its sum."""
+    """Say what is to be known about this row before its sum is trusted; students may read it, as Moodle's comments."""
     if not row.results:
         yield "nothing handed in"
     for result in row.results:
-        if result.verdict != "graded":
-            yield f"{result.lesson or 'no lesson'}: {result.verdict_words} ({result.reason.rstrip('.')})"
-        elif result.marks and all(mark.status == "missing" for mark in result.marks):
-            yield f"{result.lesson}: the file holds none of its exercises"
-        waiting = sum(mark.points is None for mark in result.marks)
-        if waiting and not result.unread:
-            yield f"{result.lesson}: {waiting} without a mark yet"
+        for remark in _remarks_of(result):
+            yield f"{result.lesson}: {remark}" if result.lesson else remark
+
+
+def _remarks_of(result: Result) -> Iterator[str]:
+    if result.verdict != "graded":
+        yield f"{result.verdict_words} ({_named_shortly(result.reason, result.attempt)})"
+    elif result.marks and all(mark.status == "missing" for mark in result.marks):
+        yield "the file holds none of its exercises"
+    for attempt in unread_beside(result):
+        yield f"{result.verdict_words if result.unread else 'not read'} ({_named_shortly(attempt.note, attempt)})"
+    if (files := alike(result)) > 1 and result.attempt:
+        yield f"{files} files and no time that tells the later one: {own_name(result.attempt.source)} counts"
+    waiting = sum(mark.points is None for mark in result.marks)
+    if waiting and not result.unread:
+        yield f"{waiting} without a mark yet"
+
+
+def _named_shortly(reason: str, attempt: Attempt | None) -> str:
+    """Give a reason with the file's own name, not with where it lay."""
+    source = attempt.source if attempt else ""
+    return reason.replace(visible(source, 200), visible(own_name(source), 200), 1).rstrip(".")
 
 
 def canvas(path: Path, rows: Iterable[Row], lessons: Mapping[str, float]) -> None:
@@ -187,18 +212,23 @@ def _canvas_student(student: Student) -> list[object]:
     return [student.name, "", user, login, ""]
 
 
-def moodle(path: Path, rows: Iterable[Row], lessons: Mapping[str, float]) -> None:
-    """The file for Moodle's grade import; with a grading worksheet as roster and one lesson, that worksheet, filled."""
+def moodle(path: Path, rows: Iterable[Row], lessons: Mapping[str, float]) -> str:
+    """The file for Moodle's grade import; with a grading worksheet as roster and one lesson, that worksheet, filled.
+
+    Returns what to say where there is such a worksheet and it could not be filled, else an empty text.
+    """
     rows = iter(rows)
     first = next(rows, None)
     rows = chain([first] if first else [], rows)
-    if len(lessons) == 1 and first and {"Identifier", "Grade"} <= first.student.columns.keys():
+    worksheet = first is not None and {"Identifier", "Grade"} <= first.student.columns.keys()
+    if first and worksheet and len(lessons) == 1:
         ((lesson, out_of),) = lessons.items()
         header = tuple(first.student.columns)  # all of them: Moodle refuses a worksheet without its times
         write_table(path, header, (_worksheet_row(row, header, lesson, out_of) for row in rows))
-        return
+        return ""
     header = ("ID number", "Full name", "Email address", *lessons)
     write_table(path, header, (_import_row(row, lessons) for row in rows))
+    return WORKSHEET if worksheet and lessons else ""
 
 
 def _worksheet_row(row: Row, header: Sequence[str], lesson: str, out_of: float) -> list[object]:
@@ -256,54 +286,77 @@ def manual_sheet(
     write_table(path, SHEET, lines())
 
 
-def read_manual(path: Path, out_of: Mapping[str, float], students: Iterable[str]) -> list[Manual]:
+def read_manual(
+    path: Path,
+    out_of: Mapping[str, float],
+    students: Sequence[Student],
+    handed_in: Collection[tuple[str, str]] | None = None,
+) -> list[Manual]:
     """Read the marks somebody filled in; a line without points is not marked yet, and `-` takes a mark back.
 
-    Raises LabkitError with the line.
+    A mark of what is not among `handed_in`, (student, exercise), is a mistake. Raises LabkitError with all bad lines.
     """
     text = csv_text(path, "the sheet")
     reader = read_csv(text)
+    marks: list[Manual] = []
+    bad: list[str] = []
     try:
-        return list(_filled(path, reader, out_of, students))
+        missing = {"student", "exercise", "points"} - {*(reader.fieldnames or ())}
+        if missing:
+            raise LabkitError(f"{path} has no column {', '.join(sorted(missing))}: keep the header of manual.csv.")
+        shown: dict[str, list[Student]] = {}  # students by what the sheet writes, which shows no control characters
+        for student in students:
+            shown.setdefault(cell(student.id), []).append(student)
+        for line in reader:
+            try:
+                marks += _filled(line, out_of, shown, students, handed_in)
+            except LabkitError as error:
+                bad.append(f"line {reader.line_num}: {str(error).rstrip('.')}")
     except csv.Error as error:
         raise LabkitError(f"{path}, line {reader.line_num}: {error}.") from None
+    if bad:
+        more = [f"and {plural(len(bad) - NAMED, 'more line')}"] if len(bad) > NAMED else []
+        raise LabkitError(f"{path}, {'; '.join(bad[:NAMED] + more)}.")
+    return marks
 
 
 def _filled(
-    path: Path, reader: csv.DictReader[str], out_of: Mapping[str, float], students: Iterable[str]
+    line: Mapping[str, str | None],
+    out_of: Mapping[str, float],
+    shown: Mapping[str, list[Student]],
+    students: Sequence[Student],
+    handed_in: Collection[tuple[str, str]] | None,
 ) -> Iterator[Manual]:
-    missing = {"student", "exercise", "points"} - {*(reader.fieldnames or ())}
-    if missing:
-        raise LabkitError(f"{path} has no column {', '.join(sorted(missing))}: keep the header of manual.csv.")
-    shown: dict[str, list[str]] = {}  # students by what the sheet writes, which shows no control characters
-    for student in students:
-        shown.setdefault(cell(student), []).append(student)
-    for line in reader:
-        filled, comment = ((line.get(name) or "").strip() for name in ("points", "comment"))
-        if comment and not filled:  # the sheet is written anew, so the comment would be gone
-            raise LabkitError(f"{path}, line {reader.line_num}: a comment without points: give points as well.")
-        if filled:
-            named, exercise = line.get("student") or "", uncell(line.get("exercise") or "")
-            owners = shown.get(named) or shown.get(cell(named)) or [""]  # a spreadsheet may drop the apostrophe
-            if len(owners) > 1 or not owners[0]:
-                known = "more than one student is called" if owners[0] else "there is no student"
-                raise LabkitError(f"{path}, line {reader.line_num}: {known} {uncell(named)!r} in this class.")
-            student = owners[0]
-            points = _points(path, reader.line_num, filled, out_of.get(exercise))
-            yield Manual(student, exercise, points, uncell(comment))
+    """Read one line of a sheet, where it is filled in; raise LabkitError with what is wrong with it."""
+    filled, comment = ((line.get(name) or "").strip() for name in ("points", "comment"))
+    if comment and not filled:  # the sheet is written anew, so the comment would be gone
+        raise LabkitError("a comment without points: give points as well.")
+    if not filled:
+        return
+    named, exercise = line.get("student") or "", uncell(line.get("exercise") or "")
+    # a spreadsheet may drop the apostrophe
+    owners = shown.get(named) or shown.get(cell(named)) or namesakes(uncell(named), students)
+    if len(owners) != 1:
+        known = "more than one student is called" if owners else "there is no student"
+        raise LabkitError(f"{known} {uncell(named)!r} in this class.")
+    student = owners[0].id
+    points = _points(filled, out_of.get(exercise))
+    if handed_in is not None and (student, exercise) not in handed_in:
+        raise LabkitError(f"{student!r} handed in no lesson with {exercise}, so it has no mark.")
+    yield Manual(student, exercise, points, uncell(comment))
 
 
-def _points(path: Path, line: int, text: str, out_of: float | None) -> float | None:
+def _points(text: str, out_of: float | None) -> float | None:
     if out_of is None:
-        raise LabkitError(f"{path}, line {line}: there is no exercise of that name.")
-    if uncell(text) in ("-", "–", "—", "−"):  # a spreadsheet may make the one into another
+        raise LabkitError("there is no exercise of that name.")
+    if text.lstrip("'") in ("-", "–", "—", "−"):  # a spreadsheet may make the one into another
         return None
     try:
         points = float(text.replace(",", "."))
     except ValueError:
-        raise LabkitError(f"{path}, line {line}: points {text!r} is not a number.") from None
+        raise LabkitError(f"points {text!r} is not a number.") from None
     if not 0 <= points <= out_of:
-        raise LabkitError(f"{path}, line {line}: {text} points; this exercise gives 0 to {out_of:g}.")
+        raise LabkitError(f"{text} points; this exercise gives 0 to {out_of:g}.")
     return points
 
 

@@ -32,6 +32,7 @@ def folder(root: Path, *names: str) -> Path:
 
 
 def zipped(path: Path, *names: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
         for name in names:
             archive.writestr(zipfile.ZipInfo(name, (2026, 2, 1, 12, 0, 0)), EMPTY)
@@ -39,14 +40,14 @@ def zipped(path: Path, *names: str) -> Path:
 
 
 def read_submissions(path: Path, roster: Path | None = None) -> Iterator[Submission | Refusal]:
-    files, refusals = find_files(path, read_roster(roster) if roster else Roster())
+    files, refusals = find_files([path], read_roster(roster) if roster else Roster())
     yield from refusals
     for group in files.values():
         yield from (handed.read() for handed in group)
 
 
 def owners(path: Path, roster: Roster | None = None, due: str = "") -> dict[str, list[tuple[str, int, bool | None]]]:
-    files, _ = find_files(path, roster or Roster(), LESSONS, due)
+    files, _ = find_files([path], roster or Roster(), LESSONS, due)
     return {
         student: [(one.stem, one.attempt.number, one.attempt.late) for one in group] for student, group in files.items()
     }
@@ -60,7 +61,13 @@ def test_a_folder_for_each_student(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["ada_02_scores.ipynb", "02_scores_ada.ipynb", "02_scores - ada.ipynb"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ada_02_scores.ipynb", "02_scores_ada.ipynb", "02_scores - ada.ipynb", "ada_02_Scores.ipynb"),
+        *("ada_02_scores (1).ipynb", "ada_02_scores(12).ipynb", "02_scores_ada (1).ipynb", "ada_02_scores-Copy1.ipynb"),
+    ],
+)
 def test_a_flat_name_is_split_at_the_lesson(tmp_path: Path, name: str) -> None:
     assert list(owners(folder(tmp_path, name))) == ["ada"]
 
@@ -96,7 +103,7 @@ def test_times_in_a_canvas_zip_are_those_of_the_download(tmp_path: Path) -> None
 def test_what_the_workbook_puts_beside_a_copy_counts_as_older(tmp_path: Path) -> None:
     names = ["02_scores.ipynb", "02_scores.new.ipynb", "02_scores.new2.ipynb", "backups/02_scores.1.ipynb"]
     place = folder(tmp_path / "class", *(f"ada/{name}" for name in names))
-    files, _ = find_files(place, Roster(), ("02_scores",))
+    files, _ = find_files([place], Roster(), ("02_scores",))
     assert [one.attempt.source for one in files["ada"]][-1].endswith("ada/02_scores.ipynb")
 
 
@@ -125,7 +132,7 @@ def test_attempts_are_ordered_by_time_then_number_then_name(tmp_path: Path) -> N
         "bob/x.ipynb",
         "bob/x (1).ipynb",
     )
-    files, _ = find_files(place, Roster(), LESSONS)
+    files, _ = find_files([place], Roster(), LESSONS)
     order = {student: [one.attempt.source for one in group] for student, group in files.items()}
     assert order["ada"] == ["ada_2026-01-10/z.ipynb", "ada_2026-01-12/x.ipynb"]
     assert order["bob"] == ["bob/x.ipynb", "bob/x (1).ipynb", "bob/x (2).ipynb"]
@@ -143,8 +150,54 @@ def test_what_is_no_notebook_is_refused_where_somebody_handed_it_in(tmp_path: Pa
 
 
 def test_editors_leftovers_are_ignored(tmp_path: Path) -> None:
-    place = folder(tmp_path, "ada/.ipynb_checkpoints/x.ipynb", "__MACOSX/ada/x.ipynb", "ada/x.ipynb", "ada/notes.txt")
-    assert owners(place) == {"ada": [("x", 0, None)]}
+    left = ["ada/.x.ipynb.swp", "ada/x.ipynb~", "ada/~$x.docx", "bob/.hidden/x.pdf", "cy/.DS_Store"]
+    names = ["ada/.ipynb_checkpoints/x.ipynb", "__MACOSX/ada/x.ipynb", "ada/x.ipynb", "ada/notes.txt", *left]
+    assert owners(folder(tmp_path, *names)) == {"ada": [("x", 0, None)]}
+
+
+@pytest.mark.parametrize("ending", ["pdf", "zip", "ipynb.txt", "html", "docx", "py"])
+@pytest.mark.parametrize("name", ["class/ada/02_scores.{}", "ada_02_scores.{}", "Lovelace_Ada.{}"])
+def test_a_folder_refuses_what_is_no_notebook_as_a_zip_does(tmp_path: Path, name: str, ending: str) -> None:
+    people = tmp_path / "l.csv"
+    people.write_text("id,name\nada,Ada Lovelace\n")
+    place = folder(tmp_path / "class", name.format(ending))
+    files, refusals = find_files([place], read_roster(people), LESSONS)
+    (refusal,) = (handed.read() for handed in files["ada"])
+    assert isinstance(refusal, Refusal)
+    assert (list(files), refusals) == (["ada"], [])
+    assert refusal.reason == f"{name.format(ending)} is not a notebook (its name does not end in .ipynb)."
+
+
+def test_whatever_is_all_that_somebody_handed_in_is_named(tmp_path: Path) -> None:
+    place = folder(tmp_path, "ada/work.py", "ada/data.csv", "bob/02_scores.ipynb", "bob/data.csv", "roster.csv")
+    assert owners(place) == {"ada": [("data", 0, None), ("work", 0, None)], "bob": [("02_scores", 0, None)]}
+    (tmp_path / "roster.csv").write_text("id\nbob\n")
+    assert list(owners(place, read_roster(tmp_path / "roster.csv"))) == ["bob"]
+
+
+def test_a_file_of_nobody_is_named_and_archives_are_asked_for_one_by_one(tmp_path: Path) -> None:
+    place = folder(tmp_path, "essay.pdf", "ada.ipynb", "week1.zip")
+    _, refusals = find_files([place], Roster(), LESSONS)
+    assert [refusal.attempt.source for refusal in refusals] == ["essay.pdf", "week1.zip"]
+    (place / "ada.ipynb").unlink()
+    with pytest.raises(LabkitError, match="holds archives and no notebooks: name the archives one by one"):
+        find_files([place], Roster(), LESSONS)
+
+
+def test_several_places_are_put_together_by_student(tmp_path: Path) -> None:
+    one = zipped(tmp_path / "1" / "s.zip", "lovelaceada_1001_900_01_projections.ipynb", "bob_2_9_01_projections.ipynb")
+    two = zipped(tmp_path / "2" / "s.zip", "lovelaceada_1001_901_02_scores.ipynb")
+    three = folder(tmp_path / "late", "1001/03_masks.ipynb")
+    files, _ = find_files([one, two, three, one], Roster(), LESSONS)
+    assert {student: [handed.attempt.source for handed in group] for student, group in files.items()} == {
+        "1001": [
+            f"{one.as_posix()}!lovelaceada_1001_900_01_projections.ipynb",
+            f"{two.as_posix()}!lovelaceada_1001_901_02_scores.ipynb",
+            "late/1001/03_masks.ipynb",
+        ],
+        "2": [f"{one.as_posix()}!bob_2_9_01_projections.ipynb"],
+    }
+    assert all(isinstance(handed.read(), Submission) for group in files.values() for handed in group)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="only on systems with links and pipes")
@@ -194,6 +247,8 @@ PLAIN = "\ufeffname;student_id\nGrace Hopper;g2\nAda Lovelace;a1\n"
         (MOODLE, "Renamed_77_assignsubmission_file_x.ipynb", "Participant 77", "Ada Lovelace"),
         (PLAIN, "ADA  lovelace.ipynb", "a1", "Ada Lovelace"),
         (PLAIN, "a1/x.ipynb", "a1", "Ada Lovelace"),
+        (PLAIN, "Lovelace_Ada/x.ipynb", "a1", "Ada Lovelace"),
+        (PLAIN, "Lovelace_Ada (1).ipynb", "a1", "Ada Lovelace"),
         (PLAIN, "stranger.ipynb", "stranger", "stranger"),
     ],
 )
@@ -214,6 +269,9 @@ def test_the_rosters_order_comes_first(tmp_path: Path) -> None:
 def test_what_two_students_share_identifies_neither(tmp_path: Path) -> None:
     (tmp_path / "roster.csv").write_text("id,name\n1,Kim Lee\n2,Kim Lee\n")
     assert read_roster(tmp_path / "roster.csv").find("Kim Lee") is None
+    (tmp_path / "roster.csv").write_text("id,name\n1,Kim Lee\n2,Lee Kim\n")
+    found = [read_roster(tmp_path / "roster.csv").find(name) for name in ("Kim Lee", "lee kim", "Kim_Lee")]
+    assert [one and one.id for one in found] == ["1", "2", None]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from labkit import grading
 from labkit.errors import LabkitError
 from labkit.grading import run as running
 from labkit.grading import tables
-from labkit.grading.command import EARLIER, NO_SANDBOX, STRAY, main
+from labkit.grading.command import EARLIER, NO_SANDBOX, STRAY, TIMELESS, main
 from labkit.grading.keyfile import KeySource
 from labkit.grading.model import to_json
 from labkit.grading.probe import Report
@@ -76,6 +76,88 @@ def test_a_new_file_is_marked_and_its_change_explained(classroom: Path, tmp_path
         "2/2 correct",
     )
     assert change.why == "another file counts"
+
+
+def test_a_mark_by_hand_stays_and_the_change_says_so(classroom: Path, tmp_path: Path, notebook: Notebook) -> None:
+    grade(classroom, KEY, tmp_path / "out", report=NONE)
+    with Store(tmp_path / "out") as store:
+        store.mark_by_hand([Manual("bob", "row-2", 1.0), Manual("ada", "row-2", 1.0)])
+    (classroom / "bob" / "small_key (1).ipynb").write_bytes(notebook())
+    (change,) = grade(classroom, KEY, tmp_path / "out", report=NONE).changes
+    assert change.why == "another file counts; the mark by hand stays"
+
+
+def test_a_later_file_that_cannot_be_read_is_told(classroom: Path, tmp_path: Path) -> None:
+    """Two for Bob, and two for Dee, who has nothing else; Cy put it right, and Ada's print is only mentioned."""
+    for name in ("bob/small_key (1).ipynb", "bob/small_key (2).ipynb", "dee/small_key (1).ipynb", "ada/print.pdf"):
+        (classroom / name).write_bytes(b"{")
+    (classroom / "cy" / "small_key.ipynb").rename(classroom / "cy" / "small_key (1).ipynb")
+    (classroom / "cy" / "small_key.ipynb").write_bytes(b"{")
+    for dry_run in (True, False):
+        summary = grade(classroom, KEY, tmp_path / "out", Options(dry_run=dry_run), report=NONE)
+        assert sorted(summary.refused) == [
+            "ada/print.pdf is not a notebook (its name does not end in .ipynb).",
+            "bob/small_key (1).ipynb is not valid JSON.",
+            "bob/small_key (2).ipynb is not valid JSON.",
+            "dee/small_key (1).ipynb is not valid JSON.",
+            "dee/small_key.ipynb is not valid JSON.",
+        ]
+        assert summary.unread == 4
+    write_reports(tmp_path / "out")
+    ada, bob, cy, dee = (tmp_path / "out" / "gradebook.csv").read_text("utf-8-sig").splitlines()[1:]
+    assert "small_key: not read (print.pdf is not a notebook (its name does not end in .ipynb))" in ada
+    assert '"small_key: not read (small_key (1).ipynb is not valid JSON); small_key: not read (small_key (2)' in bob
+    assert "valid" not in cy
+    assert dee.count("could not be read, not graded") == 2
+
+
+def test_an_extra_file_is_asked_for_only_where_a_lesson_is_missing(
+    classroom: Path, tmp_path: Path, two_lessons: Path
+) -> None:
+    later = of_lesson("later_key", ("later", "n = 2\nd_k = 3"))
+    (classroom / "ada" / "later_key.ipynb").write_bytes(later)
+    for name in ("ada", "bob"):
+        (classroom / name / "essay.pdf").write_bytes(b"x")
+    for dry_run in (True, False):
+        summary = grade(classroom, two_lessons, tmp_path / "out", Options(dry_run=dry_run), report=NONE)
+        assert sum("essay.pdf is not a notebook" in reason for reason in summary.refused) == 2
+        assert summary.unread == 2  # Bob's essay, and Dee's notebook
+    write_reports(tmp_path / "out")
+    moodle = (tmp_path / "out" / "moodle.csv").read_text("utf-8-sig").splitlines()
+    assert [line.split(",")[-2:] for line in moodle[1:3]] == [['"1"', '""'], ['""', '""']]
+    assert "essay.pdf is not a notebook" in (tmp_path / "out" / "gradebook.csv").read_text("utf-8-sig")
+    assert "hand it in again" not in (tmp_path / "out" / "feedback" / "ada.html").read_text("utf-8")
+    assert "hand it in again" in (tmp_path / "out" / "feedback" / "bob.html").read_text("utf-8")
+
+
+def test_some_lessons_of_many_and_several_archives(
+    classroom: Path,
+    tmp_path: Path,
+    two_lessons: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "find_sandbox", lambda: NONE)
+    (tmp_path / "more" / "ada").mkdir(parents=True)
+    (tmp_path / "more" / "ada" / "later_key.ipynb").write_bytes(of_lesson("later_key", ("later", "n = 2\nd_k = 3")))
+    (two_lessons / "third_key.md").write_text(LATER.replace("later", "third"), "utf-8")
+    (tmp_path / "roster.csv").write_text("Identifier,Full name,Grade\nada,Ada L,\n")
+    keys = [word for name in ("small", "later") for word in ("--keys", str(two_lessons / f"{name}_key.md"))]
+    words = [str(classroom), str(tmp_path / "more"), *keys, "--out", str(tmp_path / "out")]
+    words += ["--roster", str(tmp_path / "roster.csv"), "--due", "2026-02-01"]
+    grading.grade(words)
+    said = capsys.readouterr().out.splitlines()
+    assert {"class/dee/small_key.ipynb is not valid JSON.", TIMELESS, tables.WORKSHEET} <= set(said)
+    grading.report([str(tmp_path / "out")])
+    assert tables.WORKSHEET in capsys.readouterr().out.splitlines()
+    with Store(tmp_path / "out") as store:
+        assert store.lessons() == {"small_key", "later_key"}
+        assert json.loads(store.facts()["lessons"]) == ["later_key", "small_key"]
+    again = [*words, "--keys", str(two_lessons / "small_key.md"), "--only", "ada"]
+    grading.grade(again)
+    assert "1 student: 0 marked, 1 kept" in capsys.readouterr().out
+    grading.grade([*words, "--keys", str(KEY)])
+    assert "--keys names two keys of small_key" in capsys.readouterr().err
 
 
 def test_a_changed_key_marks_everybody_again(classroom: Path, tmp_path: Path) -> None:
@@ -249,7 +331,7 @@ def test_a_file_that_may_be_a_lesson_is_no_zero(
         assert (tmp_path / "out" / name).read_text("utf-8-sig").splitlines()[-1].endswith(f'"{expected}"')
     dee = (tmp_path / "out" / "gradebook.csv").read_text("utf-8-sig").splitlines()[-1]
     assert dee.endswith(",".join([f'"{expected}"'] * 4))
-    assert "not graded (dee/work" in dee
+    assert "not graded (work" in dee
 
 
 def test_results_of_an_older_folder_still_load(classroom: Path, tmp_path: Path) -> None:

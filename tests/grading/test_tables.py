@@ -15,7 +15,7 @@ from labkit.grading.model import Attempt, Mark, Result, Student
 from labkit.grading.reports import with_manual
 from labkit.grading.roster import read_roster
 from labkit.grading.store import Manual
-from labkit.grading.tables import Row, cell, read_manual, uncell
+from labkit.grading.tables import WORKSHEET, Row, cell, read_manual, uncell
 
 FORMULAS = [
     "=1+1",
@@ -68,7 +68,7 @@ def test_a_formula_gets_an_apostrophe(text: str) -> None:
     assert cell(text).startswith("'")
 
 
-@pytest.mark.parametrize("text", ["a=1", "", " ", "Zoë", "1-2", "x\u200b"])
+@pytest.mark.parametrize("text", ["a=1", "", " ", "-", "Zoë", "1-2", "x\u200b"])
 def test_ordinary_text_is_left_alone(text: str) -> None:
     assert cell(text) == text
 
@@ -80,7 +80,7 @@ def test_negative_numbers_stay_numbers() -> None:
 @given(st.text())
 def test_no_cell_is_a_formula_or_holds_a_control_character(text: str) -> None:
     shown = cell(text)
-    assert not shown.strip() or shown.strip()[0] not in tables.FORMULA
+    assert shown.strip() in ("", "-") or shown.strip()[0] not in tables.FORMULA
     assert not any(ord(char) < 32 or 127 <= ord(char) < 160 for char in shown)
 
 
@@ -117,7 +117,7 @@ def test_the_gradebook_has_a_row_a_student_and_a_column_an_exercise(tmp_path: Pa
         ["student", "name", "points", "out of", "late", "remarks", "a", "b"],
         ["ada", "Ada L", "2", "4", "03_masks", "03_masks: 1 without a mark yet", "2", ""],
         ["bob", "Bob", "0", "4", "", "nothing handed in", "0", "0"],
-        ["cy", "Cy", "0", "4", "", "no lesson: not graded through a fault of ours (ValueError)", "", ""],
+        ["cy", "Cy", "0", "4", "", "not graded through a fault of ours (ValueError)", "", ""],
     ]
 
 
@@ -250,7 +250,7 @@ def test_moodles_worksheet_comes_back_filled(tmp_path: Path) -> None:
     assert read(tmp_path / "m.csv") == [
         MOODLE.splitlines()[0].split(","),
         ["Participant 77", "Ada Lovelace", "ada@x.org", "Submitted", "1", "2", MARKED, "Well done."],
-        ["Participant 78", "Grace Hopper", "grace@x.org", "", "0", "2", "'-", "nothing handed in"],
+        ["Participant 78", "Grace Hopper", "grace@x.org", "", "0", "2", "-", "nothing handed in"],
         ["", "Ada L", "", "", "1", "", "", ""],
     ]
 
@@ -274,7 +274,51 @@ def test_a_total_is_empty_while_a_person_or_we_stand_before_it(tmp_path: Path) -
     assert [line[-1] for line in read(tmp_path / "m.csv")[1:]] == ["", "", ""]
 
 
+def test_remarks_name_every_file_that_could_not_be_read_by_its_own_name(tmp_path: Path) -> None:
+    """Students read them as comments in Moodle: no archive, no folder, no word about what we call no lesson."""
+    (ada, _) = roster(tmp_path, MOODLE)
+    first, second = "m.zip!Ada L_7_file_/a.ipynb", "m.zip!Ada L_7_file_/b.pdf"
+    attempts = (Attempt(first, note=f"{first} is empty."), Attempt(second, note="counts"))
+    result = Result(ada, "", "rejected", f"{second} is not a notebook.", attempt=attempts[1], attempts=attempts)
+    tables.moodle(tmp_path / "m.csv", [Row(ada, (result,))], {"03_masks": 2.0})
+    assert read(tmp_path / "m.csv")[1][-1] == (
+        "could not be read, not graded (b.pdf is not a notebook); could not be read, not graded (a.ipynb is empty)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("attempts", "remark"),
+    [
+        ([("a.ipynb", 0, "counts"), ("b.ipynb", 1, "b.ipynb is empty.")], "03_masks: not read (b.ipynb is empty)"),
+        ([("b.ipynb", 0, "b.ipynb is empty."), ("a.ipynb", 1, "counts")], ""),  # it was put right since
+        (
+            [("u/a-Copy1.ipynb", 0, "a later file counts"), ("u/a.ipynb", 0, "counts")],
+            "03_masks: 2 files and no time that tells the later one: a.ipynb counts",
+        ),
+        ([("a.ipynb", 0, "a later file counts"), ("a (1).ipynb", 1, "counts")], ""),  # a browser's own count
+        ([("u/backups/a.ipynb", 0, "a later file counts"), ("u/a.ipynb", 0, "counts")], ""),
+        ([("a.ipynb", 0, "counts"), ("b.ipynb", 0, "it holds no exercise")], ""),
+    ],
+)
+def test_what_to_know_of_several_files_is_in_the_remarks(attempts: list[tuple[str, int, str]], remark: str) -> None:
+    made = tuple(Attempt(source, number, note=note) for source, number, note in attempts)
+    counts = next(one for one in made if one.note == "counts")
+    result = Result(ADA, "03_masks", "graded", marks=(mark(),), attempt=counts, attempts=made)
+    assert list(tables.remarks_of(Row(ADA, (result,)))) == [remark] * bool(remark)
+
+
+def test_a_worksheet_that_cannot_be_filled_is_said_so(tmp_path: Path) -> None:
+    ada, _ = roster(tmp_path, MOODLE)
+    assert tables.moodle(tmp_path / "m.csv", [row(ada, mark())], {"03_masks": 2.0, "04_worked": 2.0}) == WORKSHEET
+    assert tables.moodle(tmp_path / "m.csv", [row(ada, mark())], {"03_masks": 2.0}) == ""
+    assert tables.moodle(tmp_path / "m.csv", [row(ADA, mark())], {"03_masks": 2.0, "04_worked": 2.0}) == ""
+
+
 # Marks by hand
+
+
+def people(*ids: str) -> list[Student]:
+    return [Student(id, id) for id in ids]
 
 
 def written(student: str, points: float | None = None, status: str = "recorded", value: str = "a claim") -> Row:
@@ -293,7 +337,7 @@ def test_a_filled_sheet_is_read_and_written_again_with_its_marks(tmp_path: Path)
         line[7:] = [points, "=good"]
     with open(path, "w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter=";").writerows(lines)  # as a German spreadsheet saves it
-    marks = read_manual(path, {"say": 4.0}, {"ada", "-bob"})
+    marks = read_manual(path, {"say": 4.0}, people("ada", "-bob"))
     assert marks == [Manual("ada", "say", 3.5, "=good"), Manual("-bob", "say", 0.0, "=good")]
     tables.manual_sheet(path, rows, rubrics, {(one.student, one.exercise): one for one in marks})
     assert [line[7:] for line in read(path)[1:]] == [["3.5", "'=good"], ["0", "'=good"]]
@@ -316,9 +360,33 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, words: str) -> None:
     path = tmp_path / "manual.csv"
     path.write_text(f"student,exercise,points,comment\nada,say,,\n{line}\n", "utf-8")
     with pytest.raises(LabkitError) as caught:
-        read_manual(path, {"say": 4.0}, {"ada"})
+        read_manual(path, {"say": 4.0}, people("ada"))
     assert words in str(caught.value)
     assert str(caught.value).startswith(str(path))
+
+
+def test_all_bad_lines_are_named_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "manual.csv"
+    path.write_text("student,exercise,points\neve,say,1\nada,say,2\nada,say,five\nbob,say,1\n", "utf-8")
+    with pytest.raises(LabkitError) as caught:
+        read_manual(path, {"say": 4.0}, people("ada", "bob"), {("ada", "say")})
+    assert str(caught.value) == (
+        f"{path}, line 2: there is no student 'eve' in this class; line 4: points 'five' is not a number; "
+        "line 5: 'bob' handed in no lesson with say, so it has no mark."
+    )
+    path.write_text("student,exercise,points\n" + "eve,say,1\n" * 13, "utf-8")
+    with pytest.raises(LabkitError, match=r"line 11: [^;]*; and 3 more lines\.$"):
+        read_manual(path, {"say": 4.0}, people("ada"))
+
+
+def test_a_sheet_may_name_a_student_as_only_does(tmp_path: Path) -> None:
+    path = tmp_path / "manual.csv"
+    known = [Student("a1", "Lovelace, Ada"), Student("b1", "Kim Lee"), Student("b2", "Kim Lee")]
+    path.write_text("student,exercise,points\nada lovelace,say,1\nb2,say,2\n", "utf-8")
+    assert read_manual(path, {"say": 4.0}, known) == [Manual("a1", "say", 1.0), Manual("b2", "say", 2.0)]
+    path.write_text("student,exercise,points\nKim Lee,say,1\n", "utf-8")
+    with pytest.raises(LabkitError, match="more than one student is called 'Kim Lee'"):
+        read_manual(path, {"say": 4.0}, known)
 
 
 @pytest.mark.parametrize(("data", "words"), [(b"a,b\n1,2\n", "has no column"), (b"\xff\xfe\x00\xd8", "UTF-8 CSV")])
@@ -345,11 +413,11 @@ def test_a_table_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_mark_reaches_the_student_it_was_given_to(tmp_path: Path, names: tuple[str, ...]) -> None:
     lines = [[name, "say", number] for number, name in enumerate(names, 1)]
     tables.write_table(tmp_path / "manual.csv", ("student", "exercise", "points"), lines)
-    marks = read_manual(tmp_path / "manual.csv", {"say": 4.0}, names)
+    marks = read_manual(tmp_path / "manual.csv", {"say": 4.0}, people(*names))
     assert [(mark.student, mark.points) for mark in marks] == [(name, n) for n, name in enumerate(names, 1)]
 
 
 def test_a_name_that_could_be_two_students_is_refused(tmp_path: Path) -> None:
     tables.write_table(tmp_path / "manual.csv", ("student", "exercise", "points"), [["d\te", "say", 1]])
     with pytest.raises(LabkitError, match="more than one student is called"):
-        read_manual(tmp_path / "manual.csv", {"say": 4.0}, ["d\te", "d e"])
+        read_manual(tmp_path / "manual.csv", {"say": 4.0}, people("d\te", "d e"))
