@@ -103,6 +103,9 @@ function set(node, props) {
   return node;
 }
 
+/** How strongly a weight colours its cell: where black reads better than the usual ink, and where white may. */
+const heat = (weight) => (weight > 0.86 ? "full" : weight > 0.58 ? "half" : false);
+
 /** Show one text; the text node stays the same, because a new one costs the browser a new box. */
 function write(node, text) {
   const only = node.childNodes.length === 1 && node.firstChild;
@@ -220,7 +223,7 @@ function level(kind = "weight") {
     if (!fresh(weight, before, open, hidden)) return;
     const shown = hidden || weight === null ? 0 : weight;
     const [top, below] = hidden ? ["?", ""] : weightText(weight, open);
-    set(node, { "data-off": !open, "data-moved": !hidden && !same(before ?? 0, shown), "data-hot": shown > 0.55 });
+    set(node, { "data-off": !open, "data-moved": !hidden && !same(before ?? 0, shown), "data-hot": heat(shown) });
     set(node, { style: { "--w": shown } });
     set(fill, { style: { height: `${100 * shown}%` } });
     set(ghost, { style: { bottom: `${100 * (before ?? 0)}%` } });
@@ -402,14 +405,14 @@ function plane({ label, range, tips = [], arrows = [], onMove }) {
           .map((p) => p.join(","))
           .join(" "),
       });
-      const write = beside();
-      now.forEach((value, j) => values[j].update(value, to, origin, now, write));
+      const place = beside();
+      now.forEach((value, j) => values[j].update(value, to, origin, now, place));
       thick.forEach(({ name, at, before }, k) => {
         mixtures[k].line.update(origin, at && to(at));
         mixtures[k].ghost.update(origin, at && before && !same(at, before) ? to(before) : null);
         const [x, y] = at ? beyond(to(at), origin, -0.3, 0) : [0, 0];
         const words = at ? shared(thick, thick[k]) : "";
-        write(mixtures[k].text, x + 4 + 4 * words.length, y + 10, words);
+        place(mixtures[k].text, x + 4 + 4 * words.length, y + 10, words);
       });
     },
   };
@@ -480,7 +483,7 @@ function tip({ name, low, high, unit, onMove }) {
   return {
     node,
     line,
-    update(value, to, origin, all, write) {
+    update(value, to, origin, all, place) {
       at = value.at;
       const [x, y] = to(at);
       line.update(origin, [x, y]);
@@ -492,7 +495,7 @@ function tip({ name, low, high, unit, onMove }) {
       const words = shared(all, value);
       const [lx, ly] = beyond([x, y], origin, 0, 15);
       const aside = ((lx - x) / 15) * (4 * Math.max(words.length, 2) - 8); // a long label starts where a short one does
-      write(text, lx + aside, ly + 5, words);
+      place(text, lx + aside, ly + 5, words);
     },
   };
 }
@@ -1767,7 +1770,7 @@ function buildMap(ui, map) {
         const [big, small] = locked ? ["?", ""] : weightText(weight, open);
         set(cells[r][c], {
           "data-off": !open,
-          "data-hot": !locked && weight > 0.55,
+          "data-hot": !locked && heat(weight),
           "aria-pressed": String(r === i && c === j),
           "data-line": r === i || c === j,
           style: { "--w": locked ? 0 : (weight ?? 0) },
@@ -1944,7 +1947,7 @@ const trained_model = {
           set(cell, {
             style: { "--w": weight },
             "data-off": c > r,
-            "data-hot": weight > 0.55,
+            "data-hot": heat(weight),
             "data-line": r === i,
             "aria-pressed": String(r === i && c === j),
             "aria-label": `letter ${r + 1}, ${now.text[r]}, reads letter ${c + 1}, ${now.text[c]}: ${locked ? "?" : c > r ? "blocked" : fixed(weight, 2)}`,

@@ -155,7 +155,7 @@ def _draw_grid(grid: Grid) -> str:
             x, y, strength = side + wide * j, 30 + ROW * i, float(grid.strengths[i, j])
             place = f'x="{x:g}" y="{y}" width="{wide - 3:g}" height="{ROW - 3}" rx="5"'
             boxes.append(f'<rect {place} fill-opacity="{0.06 + 0.84 * strength:.2f}"/>')
-            (dark if strength > 0.55 else light).append(_text(x + wide / 2 - 1, y + 20, text))
+            (dark if strength > 0.87 else light).append(_text(x + wide / 2 - 1, y + 20, text))
     names = [_text(side + wide * (j + 0.5), 20, name) for j, name in enumerate(grid.columns)]
     names += [_text(side / 2 + 1, 51 + ROW * i, name) for i, name in enumerate(grid.rows)]
     title = f'<text x="{side:g}" y="-2" fill="{hue}" font-weight="600">{html.escape(grid.name)}</text>'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -40,6 +40,12 @@ PRESSED = """(table) => [...table.tBodies[0].rows].slice(0, -1).map(row =>
 PLACES = """nodes => nodes.filter(node => node.textContent).map(node => {
   const { left, right, top, bottom } = node.getBoundingClientRect();
   return [node.textContent, left + 1, right - 1, top + 3, bottom - 3]; })"""  # of the letters, not of their line
+
+
+PAINTED = """nodes => nodes.map(node => [getComputedStyle(node.querySelector('.text')).color,
+  getComputedStyle(node).backgroundColor].map(colour => {
+    const numbers = colour.match(/[\\d.]+/g).map(Number), share = colour.startsWith('rgb') ? 255 : 1;
+    return [...numbers.slice(0, 3).map(x => x / share), numbers[3] ?? 1]; }))"""  # each as red, green, blue, alpha
 
 
 # ── what the page shows, as numbers ──────────────────────────────────────────────────────────────────────────────────
@@ -452,6 +458,29 @@ def test_no_label_of_the_plane_covers_another(opened: Any, cell: str) -> None:
         for other, *place in names[:k]:
             apart = left >= place[1] or right <= place[0] or top >= place[3] or bottom <= place[2]
             assert apart, f"{text} covers {other}"
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_weights_are_legible_at_every_strength(opened: Any, theme: str) -> None:
+    """Black and white on the best of all middle tones reach 4.6 to 1; axe does not measure mixed colours."""
+    gaps = "[[[np.log(w / (1 - w)), 0]] for w in np.arange(0.05, 1, 0.05)]"
+    notebook = opened(f"panels.two_heads(scores={gaps}, values=[[0], [0]])")
+    notebook.use_theme(theme)
+    painted = notebook.page.locator(".lk-tank.weight").evaluate_all(PAINTED)
+    assert len(painted) == 38
+    ground = (0.129,) * 3 if "Dark" in theme else (1.0,) * 3
+    for text, behind in painted:
+        *paper, alpha = behind
+        assert contrast(text[:3], [alpha * c + (1 - alpha) * g for c, g in zip(paper, ground, strict=True)]) >= 4
+
+
+def contrast(one: Sequence[float], two: Sequence[float]) -> float:
+    dark, light = sorted(np.dot([0.2126, 0.7152, 0.0722], [linear(c) for c in colour]) for colour in (one, two))
+    return float((light + 0.05) / (dark + 0.05))
+
+
+def linear(channel: float) -> float:
+    return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
 
 
 def test_a_locked_chart_shows_no_part_of_itself(opened: Any) -> None:
