@@ -25,6 +25,7 @@ NO_SANDBOX = (
 )
 STRAY = "Everybody else has 0 there. Not due yet? Give the key of each lesson that is due: --keys ONE --keys ANOTHER."
 TIMELESS = "--due has no effect: no file says when it was handed in."
+EMPTY = "Where no other file counts, cells in the tables are empty, not 0."
 EARLIER = "The key changed: marks that --only left alone are still by the earlier one, until you grade without --only."
 STOPPED = {
     "grade": "Marks that are done are kept; the same command goes on from there.",
@@ -177,7 +178,7 @@ def lines(summary: Summary, out: Path, *, dry_run: bool = False, again: bool = F
     if summary.unread:
         them = "it" if summary.unread == 1 else "them"
         files = plural(summary.unread, "file")
-        yield f"{files} could not be read, not graded: ask for {them} again. In the tables such cells are empty, not 0."
+        yield f"{files} could not be read, not graded: ask for {them} again. {EMPTY}"
     if summary.timeless:
         yield TIMELESS
     if summary.unlisted:

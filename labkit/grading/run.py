@@ -124,7 +124,7 @@ def grade(
     options = options or Options()
     sources = tuple(map(read_key, _key_files(_paths(keys))))
     roster = read_roster(options.roster) if options.roster else Roster()
-    files, refusals = find_files(_paths(submissions), roster, [source.lesson for source in sources], options.due)
+    files, refusals = find_files(_paths(submissions), roster, _given_out(sources), options.due)
     listed = _class(roster, files)
     students, exercises = _wanted(options.only, files, sources)
     _keep_out_of_sight(*_paths(keys), Path(out))
@@ -174,6 +174,12 @@ def _key_files(keys: Sequence[Path]) -> list[Path]:
     if twice := [name for name, count in names.items() if count > 1]:
         raise LabkitError(f"--keys names two keys of {twice[0]}: name the one to grade with.")
     return sorted(files.values(), key=lambda file: file.name)
+
+
+def _given_out(sources: Sequence[KeySource]) -> list[str]:
+    """Name the lessons that files may be called by: those graded, and those whose keys lie beside theirs."""
+    beside = {file.stem for source in sources for file in Path(source.folder).glob("[0-9][0-9]_*.*")}
+    return sorted(beside | {source.lesson for source in sources})
 
 
 def _look(summary: Summary, groups: Iterable[Sequence[Handed]], sources: Sequence[KeySource]) -> None:

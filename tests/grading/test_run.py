@@ -19,7 +19,7 @@ from labkit import grading
 from labkit.errors import LabkitError
 from labkit.grading import run as running
 from labkit.grading import tables
-from labkit.grading.command import EARLIER, NO_SANDBOX, STRAY, TIMELESS, main
+from labkit.grading.command import EARLIER, EMPTY, NO_SANDBOX, STRAY, TIMELESS, main
 from labkit.grading.keyfile import KeySource
 from labkit.grading.model import to_json
 from labkit.grading.probe import Report
@@ -158,6 +158,19 @@ def test_some_lessons_of_many_and_several_archives(
     assert "1 student: 0 marked, 1 kept" in capsys.readouterr().out
     grading.grade([*words, "--keys", str(KEY)])
     assert "--keys names two keys of small_key" in capsys.readouterr().err
+
+
+def test_a_file_of_a_lesson_that_is_not_graded_makes_nobody_new(tmp_path: Path, notebook: Notebook) -> None:
+    """In a folder for all only the name says whose it is, and the lessons beside the key are known too."""
+    for name in ("keys/01_small.md", "keys/02_later.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(KEY.read_bytes())
+    for name, data in (("u1_01_small", notebook()), ("u1_02_later", of_lesson("02_later"))):
+        (tmp_path / "class").mkdir(exist_ok=True)
+        (tmp_path / "class" / f"{name}.ipynb").write_bytes(data)
+    summary = grade(tmp_path / "class", tmp_path / "keys" / "01_small.md", tmp_path / "out", report=NONE)
+    assert (summary.students, summary.unread) == (1, 0)
+    assert summary.refused == ["u1_02_later.ipynb belongs to none of the lessons graded."]
 
 
 def test_a_changed_key_marks_everybody_again(classroom: Path, tmp_path: Path) -> None:
@@ -362,7 +375,7 @@ def test_a_dry_run_counts_what_is_there_and_writes_nothing(
         "  small_key: 4 notebooks from 3 students, 1 late",
         f"functions would stay unmarked: {NO_SANDBOX}",
         "dee/small_key.ipynb is not valid JSON.",
-        "1 file could not be read, not graded: ask for it again. In the tables such cells are empty, not 0.",
+        f"1 file could not be read, not graded: ask for it again. {EMPTY}",
         "Handed in, but not on the class list, 1: dee",
         "Nothing handed in, 1: Zoe",
     ]
