@@ -177,13 +177,18 @@ def _loads(tree: ast.AST) -> Iterator[str]:
 
 
 def _given_values(cell: KeyCell, space: dict[str, Any], tainted: set[str]) -> dict[str, Any]:
-    """Give the plain values a cell of the lesson makes, unless an answer may have gone into them."""
-    names = bound_names(cell.source)
-    if cell.role == "answer" or tainted.intersection(_loads(ast.parse(cell.source))):
+    """Give the plain values a cell of the lesson makes, unless an answer or a learner's name has gone into them."""
+    names, tree = bound_names(cell.source), ast.parse(cell.source)
+    if cell.role == "answer" or _draws(tree) or not tainted.isdisjoint(_loads(tree)):
         tainted.update(names)
         return {}
     plain = {name: _plain(space.get(name)) for name in names}
     return {name: value for name, value in plain.items() if value is not None}
+
+
+def _draws(tree: ast.AST) -> bool:
+    """Say whether code draws numbers of a learner's own."""
+    return any(isinstance(node, ast.Attribute) and node.attr == "variant" for node in ast.walk(tree))
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,8 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -23,6 +24,8 @@ LARGEST = 10**60
 
 MAX_KEYWORDS = 200
 MOST_OF_NAMES = 100  # characters of all parameters together
+MOST_STATEMENTS = 100
+CHANGING = ("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "fill", "put", "update")
 
 _SIGNS = re.compile(r"(?:[-+~]\s*+){24}")
 _KEYWORD = re.compile(r"\b(?:not|lambda|await|if|else|for|yield)\b")
@@ -220,6 +223,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "float64": float,
     "float32": lambda value: float(np.float32(value)),
 }
+KNOWN = frozenset({*CONSTANTS, *FUNCTIONS, "array", "asarray"})
+SAME = {"ln": "log", "F": "Fraction"}  # what these are called where they come from
 UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: lambda a: -a, ast.UAdd: lambda a: a}
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
@@ -292,6 +297,120 @@ def used_names(source: str) -> set[str]:
     except NotLiteralError:
         return set()
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
+def touches(source: str, names: Iterable[str]) -> bool:
+    """Say whether a cell may change what these names stand for: binds them, sets a part of them, calls `x.append(…)`.
+
+    >>> touches("row[0] = 2", ["row"]), touches("print(row[0] + row.sum())", ["row"])
+    (True, False)
+    """
+    try:
+        nodes = list(ast.walk(parse(source)))
+    except NotLiteralError:
+        return not set(names).isdisjoint(bound_names(source))
+    return any(_touched(node) in names for node in nodes)
+
+
+def _touched(node: ast.AST) -> str:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return name
+        case ast.Subscript(value=inner, ctx=ast.Store() | ast.Del()) | ast.Attribute(value=inner, ctx=ast.Store()):
+            return _root(inner)
+        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in CHANGING:
+            return _root(inner)
+    return ""
+
+
+def called(source: str) -> str:
+    """Give the name at the root of a cell that is nothing but one call, else "".
+
+    >>> called("check.weights('row-2', row_2)"), called("x = check.weights('row-2', row_2)")
+    ('check', '')
+    """
+    try:
+        body = parse(source).body
+    except NotLiteralError:
+        return ""
+    match body:
+        case [ast.Expr(value=ast.Call(func=function))]:
+            return _root(function)
+    return ""
+
+
+def _root(node: ast.expr) -> str:
+    """Give the name that `a.b[0].c` begins with."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def inside_a_statement(source: str, line: int) -> bool:
+    """Say whether a line, counted from 1, lies within a statement that begins above it, such as a long text.
+
+    >>> inside_a_statement("x = 1" + chr(10) + "y = 2", 2), inside_a_statement("x = [" + chr(10) + "2]", 2)
+    (False, True)
+    """
+    try:
+        body = parse(source).body
+    except NotLiteralError:
+        return False
+    return any(one.lineno < line <= (one.end_lineno or 0) for one in body)
+
+
+def statements(source: str) -> list[str]:
+    """Take a cell apart into its statements, each on the lines where it stood; all of it where that cannot be done.
+
+    >>> statements("x = 1" + chr(10) + "y = 2")
+    ['x = 1', '\\ny = 2']
+    """
+    try:
+        body = parse(source).body
+    except NotLiteralError:
+        return [source]
+    lines = source.split("\n")
+    starts = [min(other.lineno for other in (one, *getattr(one, "decorator_list", ()))) for one in body]
+    if len({*starts}) < len(starts) or len(starts) > MOST_STATEMENTS:  # two on a line, say
+        return [source]
+    ends = [*(start - 1 for start in starts[1:]), len(lines)]
+    return ["\n" * (start - 1) + "\n".join(lines[start - 1 : end]) for start, end in zip(starts, ends, strict=True)]
+
+
+def made_names(source: str) -> set[str]:
+    """Give the names a cell binds, those it imports among them.
+
+    >>> sorted(made_names("import labkit as lk" + chr(10) + "x = 1"))
+    ['lk', 'x']
+    """
+    return {*bound_names(source), *(name for name, _, _ in _imports(source))}
+
+
+def other_meanings(source: str) -> set[str]:
+    """Give those of the names read here, such as `log` and `e`, to which a cell gives a meaning of its own.
+
+    >>> other_meanings("from math import log, log2 as sqrt" + chr(10) + "e = 4") == {"sqrt", "e"}
+    True
+    """
+    bound = {name for name in bound_names(source) if name in KNOWN}
+    return bound | {
+        name
+        for name, module, what in _imports(source)
+        if name in KNOWN and not (module in ("math", "numpy", "fractions") and what == SAME.get(name, name))
+    }
+
+
+def _imports(source: str) -> Iterator[tuple[str, str, str]]:
+    """Give each name a cell imports: the name, the module it comes from, and what it is called there."""
+    if "import" not in source:
+        return
+    with suppress(NotLiteralError):
+        for node in ast.walk(parse(source)):
+            match node:
+                case ast.Import(names=names):
+                    yield from ((one.asname or one.name.partition(".")[0], "", one.name) for one in names)
+                case ast.ImportFrom(module=module, names=names):
+                    yield from ((one.asname or one.name, module or "", one.name) for one in names)
 
 
 def is_blank_function(source: str, name: str) -> bool:

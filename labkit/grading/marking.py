@@ -9,12 +9,10 @@ from __future__ import annotations
 import ast
 import math
 import re
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import islice
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,22 +21,24 @@ from labkit.answers import UnreadableError, in_words, is_blank
 from labkit.checks import Exercise
 from labkit.functions import Outcome
 from labkit.grading.archive import whole
+from labkit.grading.asking import STOPPED, Asking, Pending, lacking, name_of, said
 from labkit.grading.intake import read_bytes
 from labkit.grading.key import Item, Key, hidden_cases, run_key
 from labkit.grading.keyfile import KeySource
 from labkit.grading.literals import (
+    KNOWN,
     NotLiteralError,
     assignments,
     evaluate,
     is_blank_function,
+    other_meanings,
     parameters,
     used_names,
 )
-from labkit.grading.matching import Answer, Match, Step, match
+from labkit.grading.matching import Answer, Match, match
 from labkit.grading.model import Attempt, Mark, Refusal, Result, Student, Submission, Via
-from labkit.grading.processes import Sandbox, SandboxError
-from labkit.grading.sandbox import Reply, Request, Stopped, Worker, call, run, value
-from labkit.steps import Case
+from labkit.grading.processes import Sandbox
+from labkit.grading.sandbox import Reply
 from labkit.verdict import Verdict
 
 SHOWN = 4_000  # characters of an answer that a report may show
@@ -52,11 +52,6 @@ ODD = {
     "masked": "it is a masked array",
     "entries": "its entries are not numbers",
     "kind": "it is not made of plain numbers, lists or text",
-}
-STOPPED = {
-    "time": "was still running when its time was over",
-    "died": "ended the process it ran in",
-    "reply": "gave back something that is not plain data of a reasonable size",
 }
 
 
@@ -205,8 +200,8 @@ def _mark_one(chosen: Submission | Refusal, lesson: str, settings: Settings, nam
     listed = (*_said_aloud(chosen.student.name), chosen.student.id, "")
     marker = Marker(key, matched, settings, names, listed)
     marks = marker.mark(items)
-    stops = "; ".join(marker.stops)
-    level = settings.sandbox.level if settings.sandbox and marker.started else ""
+    stops = "; ".join(marker.asking.stops) if marker.asking else ""
+    level = settings.sandbox.level if settings.sandbox and marker.asking else ""
     notes = (*chosen.notes, *matched.notes)
     return Result(chosen.student, lesson, "stopped" if stops else "graded", stops, marks, level=level, notes=notes)
 
@@ -225,27 +220,6 @@ def _missing(item: Item) -> Mark:
     return Mark(item.id, item.exercise.step, 0.0, item.points, "missing")
 
 
-@dataclass
-class Pending:
-    """An item that literals could not settle: what to ask the sandbox for."""
-
-    item: Item
-    answer: Answer
-    expression: str
-    cases: list[Case] = field(default_factory=list)  # for a function
-    replies: list[Reply] = field(default_factory=list)
-    stopped: str = ""
-
-    def request(self, place: int) -> Request:
-        """Make the request for one case, or for the value."""
-        return call(self.expression, self.cases[place]) if self.cases else value(self.expression)
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing is left to ask."""
-        return bool(self.stopped) or len(self.replies) >= max(1, len(self.cases))
-
-
 class Marker:
     """Marks the items of one submission; starts a sandbox only when there is something to run."""
 
@@ -257,45 +231,43 @@ class Marker:
         self.settings = settings
         self.told = bool(told)
         self.names = tuple(dict.fromkeys((*told, *listed)))
-        self.stops: list[str] = []  # sentences, for the verdict "stopped"
-        self.errors: dict[str, str] = {}  # answer cell -> what its student's error was
-        self.skipped: dict[int, str] = {}  # step that ended a worker -> answer cell
-        self.started = False
+        self.asking: Asking | None = None  # what was run, if anything was
 
     def mark(self, items: Sequence[Item]) -> tuple[Mark, ...]:
         """Mark the items, in the key's order."""
-        marks: dict[str, Mark] = {}
-        pending: list[Pending] = []
-        for item in items:
-            first = self._by_reading(item)
-            if isinstance(first, Mark):
-                marks[item.id] = first
-            else:
-                pending.append(first)
-        sandbox = self.settings.sandbox
-        if pending and sandbox is None:
-            marks |= {one.item.id: self._unmarked(one) for one in pending}
-        elif pending and sandbox is not None:
-            self._ask(sandbox, pending)
-            marks |= {one.item.id: self._by_replies(one) for one in pending}
-        return tuple(marks[item.id] for item in items)
+        tries = {item.id: list(self._by_reading(item)) for item in items}
+        pending = [one for some in tries.values() for one in some if isinstance(one, Pending)]
+        if pending and self.settings.sandbox is not None:
+            self.asking = Asking(self.key, self.matched.program, pending)
+            self.asking.ask(self.settings.sandbox)
+        return tuple(max(map(self._settled, reversed(tries[item.id])), key=_worth) for item in items)
 
     # Reading what was typed
 
-    def _by_reading(self, item: Item) -> Mark | Pending:
+    def _by_reading(self, item: Item) -> Iterator[Mark | Pending]:
+        """Mark what is typed, and say what has to be run; an answer given again counts where the first is not right."""
         answer = self.matched.answers.get(item.cell, Answer())
+        yield (first := self._reading(item, answer))
+        if answer.again and not (isinstance(first, Mark) and first.status == "right"):
+            yield self._reading(item, answer.given_again, again=True)
+
+    def _reading(self, item: Item, answer: Answer, again: bool = False) -> Mark | Pending:
         if not answer.sources:
             return self._note(_missing(item), answer)
-        if item.exercise.step == "function":
-            return self._function(item, answer)
-        known = (self.key.digest, item.id, answer)
-        if known in _REMEMBERED:
-            return _REMEMBERED[known]
         expression = _renamed(item.expression, answer.renamed)
+        if item.exercise.step == "function":
+            if is_blank_function(answer.source, expression):
+                mark = Mark(item.id, "function", 0.0, item.points, "blank", via="literal")
+                return self._note(mark, answer)
+            cases = hidden_cases(item.exercise.task, item.id, self.settings.secret)
+            return Pending(item, answer, expression, again, cases)
+        known = (self.key.digest, item.id, answer)
+        if known in _REMEMBERED and not self._speaks_otherwise(answer):
+            return _REMEMBERED[known]
         try:
             typed = self._typed(item, answer, expression)
         except NotLiteralError:
-            return Pending(item, answer, expression)
+            return Pending(item, answer, expression, again)
         mark = self._judged(item, answer, typed, "literal")
         if not item.personal and len(answer.source) < 1_000:
             _remember(known, mark)
@@ -303,6 +275,8 @@ class Marker:
 
     def _typed(self, item: Item, answer: Answer, expression: str) -> Any:
         """Read the answer as literals; None where everything is typed and this is not there."""
+        if self._speaks_otherwise(answer):
+            raise NotLiteralError("a name that means something else here")
         typed = assignments(answer.source)
         if not all(_renamed(name, answer.renamed) in typed for name in item.names):
             return None
@@ -314,13 +288,14 @@ class Marker:
                 raise  # it needs something of the lesson's own
             return None
 
-    def _function(self, item: Item, answer: Answer) -> Mark | Pending:
-        expression = _renamed(item.expression, answer.renamed)
-        if is_blank_function(answer.source, expression):
-            mark = Mark(item.id, "function", 0.0, item.points, "blank", via="literal")
-            return self._note(mark, answer)
-        cases = hidden_cases(item.exercise.task, item.id, self.settings.secret)
-        return Pending(item, answer, expression, cases)
+    def _speaks_otherwise(self, answer: Answer) -> bool:
+        """Say whether an answer uses a name such as `e` or `log` to which the notebook gives another meaning."""
+        return bool(self._other_meanings) and not self._other_meanings.isdisjoint(used_names(answer.source))
+
+    @cached_property
+    def _other_meanings(self) -> frozenset[str]:
+        own = [other_meanings(step.source) for step in self.matched.program if step.source]
+        return KNOWN.intersection(self.key.provides).union(*own)
 
     def _judged(self, item: Item, answer: Answer, value: Any, via: Via) -> Mark:
         verdict = self._verdict(item, value)
@@ -344,94 +319,19 @@ class Marker:
         shown = _head(answer.source) if mark.step == "function" else answer.source[:SHOWN]
         return replace(mark, answer=shown, found=answer.found, notes=(*answer.notes, *mark.notes))
 
-    # Asking the sandbox
+    # What the sandbox said
 
-    def _unmarked(self, one: Pending) -> Mark:
-        mark = Mark(one.item.id, one.item.exercise.step, None, one.item.points, "unmarked")
-        return self._note(mark, one.answer)
+    def _settled(self, one: Mark | Pending) -> Mark:
+        if isinstance(one, Mark):
+            return one
+        if self.asking is None:
+            mark = Mark(one.item.id, one.item.exercise.step, None, one.item.points, "unmarked")
+            return self._note(mark, one.answer)
+        return self._by_replies(one, self.asking)
 
-    def _ask(self, sandbox: Sandbox, pending: Sequence[Pending]) -> None:
-        """Ask a sandbox for every item: all at once, and where something ends it, step by step in fresh ones."""
-        # Answers come before functions: an error's text is told only while no hidden input is in the process.
-        pending = sorted(pending, key=lambda one: bool(one.cases))
-        left, work = sandbox.limits.total, self._at_once
-        while left > 0:
-            with _started(sandbox) as worker:
-                self.started = True
-                begun = time.monotonic()
-                worker.deadline = begun + left
-                if work(worker, pending):
-                    return
-                left -= time.monotonic() - begun
-            work, sandbox = self._stepwise, _sharing(sandbox, left / (2 + sum(not one.done for one in pending)))
-        for one in pending:
-            if not one.done:
-                one.stopped = "time" if one.replies else "never"
-        if not self.stops:
-            self.stops.append(f"it {STOPPED['time']}")
-
-    def _at_once(self, worker: Worker, pending: Sequence[Pending]) -> bool:
-        """Do everything in two requests, hidden inputs in the second; False: something ended the worker."""
-        steps = self.matched.program
-        answers = [one for one in pending if not one.cases]
-        functions = [one for one in pending if one.cases]
-        try:
-            ran = worker.all([*map(self._cell, steps), *(one.request(0) for one in answers)])
-            asked = [one.request(place) for one in functions for place in range(len(one.cases))]
-            called = worker.all(asked) if asked else []
-        except Stopped:
-            return False
-        for step, reply in zip(steps, ran, strict=False):
-            self._note_error(step, reply)
-        for one, reply in zip(answers, ran[len(steps) :], strict=True):
-            one.replies.append(reply)
-        replies = iter(called)
-        for one in functions:
-            one.replies += islice(replies, len(one.cases))
-        return True
-
-    def _stepwise(self, worker: Worker, pending: Sequence[Pending]) -> bool:
-        """Do one thing after the other; what ends the worker is noted and passed over next time."""
-        return self._run_cells(worker) and self._collect(worker, pending)
-
-    def _run_cells(self, worker: Worker) -> bool:
-        self.errors.clear()
-        for number, step in enumerate(self.matched.program):
-            if number in self.skipped:
-                continue
-            try:
-                self._note_error(step, worker.ask(self._cell(step)))
-            except Stopped as stopped:
-                self.skipped[number] = step.answer
-                where = f"the cell of {step.answer}" if step.answer else f"cell {number + 1} of the run"
-                self.stops.append(f"{where} {STOPPED[stopped.reason]}")
-                return False
-        return True
-
-    def _cell(self, step: Step) -> Request:
-        if step.stage is None:
-            return run(step.source)
-        stage = self.key.stages[step.stage]
-        return run(stage.cell.source, stage.values)
-
-    def _note_error(self, step: Step, reply: Reply) -> None:
-        if step.answer and not reply.ok:
-            self.errors[step.answer] = _error(reply)
-
-    def _collect(self, worker: Worker, pending: Sequence[Pending]) -> bool:
-        for one in pending:
-            while not one.done:
-                try:
-                    one.replies.append(worker.ask(one.request(len(one.replies))))
-                except Stopped as stopped:
-                    one.stopped = stopped.reason
-                    self.stops.append(f"{one.item.id} {STOPPED[stopped.reason]}")
-                    return False
-        return True
-
-    def _by_replies(self, one: Pending) -> Mark:
-        item, error = one.item, self.errors.get(one.item.cell, "")
-        if item.cell in self.skipped.values():
+    def _by_replies(self, one: Pending, asking: Asking) -> Mark:
+        item, error = one.item, asking.errors.get(one.place, "")
+        if one.place in asking.skipped.values():
             mark = replace(_missing(item), status="stopped", message="Its cell ended the run, so it was passed over.")
         elif one.stopped == "never":
             message = "It was not run: what came before it used up the time of the whole file."
@@ -441,25 +341,32 @@ class Marker:
         elif one.stopped:
             mark = replace(_missing(item), status="stopped", message=f"It {STOPPED[one.stopped]}.")
         elif one.replies[0].ok:
-            return self._judged(item, one.answer, one.replies[0].value, "sandbox")
+            mark = self._judged(item, one.answer, one.replies[0].value, "sandbox")
+            if mark.status == "right" or not (name := asking.lacks(error)):
+                return mark
+            return self._waiting(mark, item, name)  # a line above it, such as np.zeros(3), left a value behind
         else:
-            mark = self._without_value(item, one.replies[0], error)
+            mark = self._without_value(item, one.replies[0], error, asking)
         if error and mark.status not in ("right", "recorded"):
             mark = replace(mark, message=f"{_sentence(error)} {mark.message}".strip())
         return self._note(replace(mark, via="sandbox"), one.answer)
 
-    def _without_value(self, item: Item, reply: Reply, error: str) -> Mark:
+    def _without_value(self, item: Item, reply: Reply, error: str, asking: Asking) -> Mark:
         """Say why an answer has no value; one that lacks only what the lesson gave it waits for a person."""
         mark = replace(_missing(item), status="unreadable")
         if reply.error == "NotPlain":
             return replace(mark, message=_sentence(ODD.get(reply.text, ODD["kind"])))
-        name = _lacking(error or _said(reply))
+        name = lacking(error or said(reply))
         if item.exercise.step == "choice" and name in item.exercise.options():
             return replace(mark, message=f'Write your choice in quotes: "{name}".')
-        if name in self.key.provides:
-            message = f"{LACKING.format(name)}, so a person looks at it."
-            return replace(mark, points=None, status="recorded", message=message, right=self._right(item))
-        return replace(mark, message="So it gives no answer." if error else NOT_COMPUTED.format(_said(reply)))
+        if asking.lacks(error or said(reply)):
+            return self._waiting(mark, item, name)
+        return replace(mark, message="So it gives no answer." if error else NOT_COMPUTED.format(said(reply)))
+
+    def _waiting(self, mark: Mark, item: Item, name: str) -> Mark:
+        message = f"{LACKING.format(name)}, so a person looks at it."
+        right = self._right(item)
+        return replace(mark, points=None, status="recorded", message=message, slip="", section="", right=right)
 
     def _right(self, item: Item) -> str:
         """Write the right answer out for whoever marks by hand; "" where only a sealed one exists."""
@@ -489,24 +396,9 @@ class Marker:
         return replace(mark, status=status, case=case, notes=notes)
 
 
-def _sharing(sandbox: Sandbox, share: float) -> Sandbox:
-    """Give a cell or a call no more than its share of the time, so that endless loops leave some for what follows."""
-    limits = sandbox.limits
-    limits = replace(limits, cell=min(limits.cell, 2 * share), call=min(limits.call, share))
-    return replace(sandbox, limits=limits)
-
-
-@contextmanager
-def _started(sandbox: Sandbox) -> Iterator[Worker]:
-    """Start a worker; one that does not start is our fault, not the student's."""
-    try:
-        worker = Worker(sandbox).__enter__()
-    except Stopped as stopped:
-        raise SandboxError(f"the sandbox did not start ({stopped.reason})") from None
-    try:
-        yield worker
-    finally:
-        worker.close()
+def _worth(mark: Mark) -> int:
+    """Order what became of several tries at one answer."""
+    return {"right": 2, "recorded": 1}.get(mark.status, 0)
 
 
 _REMEMBERED: dict[tuple[str, str, Answer], Mark] = {}  # most of a class types the same few answers
@@ -554,31 +446,7 @@ def _mark_of(item: Item, verdict: Verdict) -> Mark:
 
 def _outcome(reply: Reply) -> Outcome:
     changed = "an argument" if reply.changed else ""
-    return Outcome(reply.value, changed=changed) if reply.ok else Outcome(error=_name(reply))
-
-
-def _name(reply: Reply) -> str:
-    """Name an error by its type and line only: its text may hold a hidden input."""
-    kind = reply.error if re.fullmatch(r"[A-Za-z]{1,40}", reply.error) else "Exception"
-    return f"{kind} (line {reply.line})" if reply.line is not None and 0 < reply.line < 10_000 else kind
-
-
-def _error(reply: Reply) -> str:
-    return f"the cell stops with {_said(reply)}"
-
-
-def _said(reply: Reply) -> str:
-    """Give an error with its text, where no hidden input was around."""
-    return f"{_name(reply)}: {reply.text}" if reply.text else _name(reply)
-
-
-_LACKING = re.compile(r"name '(\w{1,100})' is not defined|(?:No module named '|import of )(labkit)\b")
-
-
-def _lacking(error: str) -> str:
-    """Give the name whose absence is an error's whole reason, or ""."""
-    found = _LACKING.search(error)
-    return (found[1] or found[2]) if found else ""
+    return Outcome(reply.value, changed=changed) if reply.ok else Outcome(error=name_of(reply))
 
 
 def _head(source: str) -> str:

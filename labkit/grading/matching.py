@@ -3,7 +3,8 @@
 An answer cell is found by the id in its metadata, else by its marker line `# exercise: id`, else by the name it binds.
 - Two cells with one id: the last that is not blank counts, and it is noted.
 - Answer cells merged into one: each marker line begins a part; without markers, the names say what is whose.
-- The answer given again in cells of the student's own right below it, or below its check: the last one counts.
+- Cells of the student's own right below the answer that change it: they are read with it.
+- Such cells right below its check: a second answer, for where the first is not right.
 - A cell that was split: the parts that bind the missing names are read with it.
 - A renamed answer: where one name is expected and the cell binds exactly one other, that one is read.
 - A cell turned into text or raw is read as the code it was.
@@ -12,17 +13,19 @@ Locked cells are never read: the key's own stand in their place.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from labkit.grading.key import Key
 from labkit.grading.keyfile import MARKER, KeyCell
-from labkit.grading.literals import bound_names
+from labkit.grading.literals import bound_names, inside_a_statement, touches
 from labkit.grading.model import Cell, Found
 
+_CHECKS = re.compile(r"\bcheck\.\w+\(")
 ELSEWHERE = "a cell further below gives the answer again; it was not read"
 
 
@@ -34,11 +37,18 @@ class Answer:
     found: Found = "missing"
     renamed: tuple[tuple[str, str], ...] = ()  # (name the key uses, name the student uses)
     notes: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()  # the student's own cells right below the check that deal with the answer
 
     @cached_property
     def source(self) -> str:
         """All of it as one text."""
         return "\n".join(self.sources)
+
+    @property
+    def given_again(self) -> Answer:
+        """The answer as the cells below its check leave it."""
+        note = "it was given again below its check"
+        return replace(self, sources=(*self.sources, *self.again), again=(), notes=(*self.notes, note))
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,7 @@ class Step:
     source: str = ""
     stage: int | None = None
     answer: str = ""  # id of the answer cell it belongs to
+    again: bool = False  # it stands below the check of that answer
 
 
 @dataclass
@@ -64,7 +75,7 @@ class _Seen:
     """A cell with what can be read off it without running it."""
 
     cell: Cell
-    place: int  # in the notebook, checks left out
+    place: int  # in the notebook
     id: str = ""
     found: Found = "missing"
 
@@ -72,25 +83,30 @@ class _Seen:
     def binds(self) -> tuple[str, ...]:
         return bound_names(self.cell.source)
 
+    @cached_property
+    def checks(self) -> bool:
+        return bool(_CHECKS.search(self.cell.source))
+
 
 def match(key: Key, cells: Sequence[Cell]) -> Match:
     """Lay a notebook over a key."""
     keyed, placed = key.answers(), defaultdict(list)
-    given = {stage.cell.source.strip() for stage in key.stages if stage.cell.role != "answer"}
-    checks = {stage.cell.source.strip() for stage in key.stages if stage.cell.role == "check"}
-    parts = [part for cell in cells if cell.source.strip() not in checks for part in _parts(cell, keyed)]
+    given = {stage.cell.source.strip(): i for i, stage in enumerate(key.stages) if stage.cell.role != "answer"}
+    parts = [part for cell in cells for part in _parts(cell, keyed)]
+    stages = [given.get(cell.source.strip(), -1) for cell in parts]
+    checks = frozenset(place for place, i in enumerate(stages) if i >= 0 and key.stages[i].cell.role == "check")
     seen = [
         _identified(cell, place, keyed)
-        for place, cell in enumerate(parts)
-        if not cell.locked and cell.source.strip() not in given
+        for place, (cell, stage) in enumerate(zip(parts, stages, strict=True))
+        if not cell.locked and stage < 0
     ]
     for i, one in enumerate(seen):
         placed[one.id].append(i)
-    taken: dict[int, str] = {}  # position in seen -> answer cell
-    answers = {id: _answer(cell, seen, placed[id], taken) for id, cell in keyed.items()}
+    taken: dict[int, Step] = {}  # position in seen -> what its step belongs to
+    answers = {id: _answer(cell, seen, placed[id], checks, taken) for id, cell in keyed.items()}
     unknown = sorted({one.id for one in seen if one.id and one.id not in keyed})
     notes = tuple(f"a cell carries the unknown exercise id {name!r}" for name in unknown[:5])
-    return Match(answers, tuple(_program(key, seen, taken)), notes)
+    return Match(answers, tuple(_program(key, seen, taken, list(accumulate(stages, max)))), notes)
 
 
 def _parts(cell: Cell, keyed: Mapping[str, KeyCell]) -> list[Cell]:
@@ -99,8 +115,8 @@ def _parts(cell: Cell, keyed: Mapping[str, KeyCell]) -> list[Cell]:
         return [cell]
     lines = cell.source.splitlines(keepends=True)
     starts = [i for i, line in enumerate(lines) if (marker := MARKER.match(line)) and marker[1] in keyed][1:]
-    bounds = pairwise([0, *starts, len(lines)])
-    sources = ["".join(lines[start:end]).rstrip() for start, end in bounds] if starts else [cell.source]
+    starts = [i for i in starts if not inside_a_statement(cell.source, i + 1)]
+    sources = ["".join(lines[start:end]).rstrip() for start, end in pairwise([0, *starts, len(lines)])]
     return [replace(cell, source=sources[0]), *(replace(cell, source=source, exercise=None) for source in sources[1:])]
 
 
@@ -118,7 +134,7 @@ def _without_role(name: str, keyed: dict[str, KeyCell]) -> str:
     return name if name in keyed else name.removeprefix("answer-")
 
 
-def _answer(cell: KeyCell, seen: list[_Seen], own: list[int], taken: dict[int, str]) -> Answer:
+def _answer(cell: KeyCell, seen: list[_Seen], own: list[int], checks: frozenset[int], taken: dict[int, Step]) -> Answer:
     found: Found = seen[own[0]].found if own else "missing"
     notes = []
     if len(own) > 1:
@@ -132,15 +148,19 @@ def _answer(cell: KeyCell, seen: list[_Seen], own: list[int], taken: dict[int, s
     elif rest := _by_name(_missing(cell, seen, own), seen, _free(seen, taken)):
         own = sorted({*own, *rest})
         notes.append("its cell was split; the parts were read together")
-    if found in ("metadata", "marker"):
-        again, elsewhere = _given_again(cell, seen, own, taken)
-        own = [*own, *again]
-        notes += ["a cell right below it gives the answer again, and counts"] * bool(again)
-        notes += [ELSEWHERE] * elsewhere
-    taken.update((i, cell.id) for i in own if seen[i].id in ("", cell.id))
     renamed = _renamed(cell, seen, own)
     notes += [f"`{used}` was read as `{name}`" for name, used in renamed]
-    return Answer(tuple(seen[i].cell.source for i in own), found, renamed, tuple(notes))
+    again: list[int] = []
+    if found in ("metadata", "marker"):
+        names = {dict(renamed).get(name, name) for name in cell.binds}
+        below, again, elsewhere = _below(names, seen, own[-1], checks, taken)
+        own = [*own, *below]
+        notes += ["a cell right below it was read with it"] * bool(below)
+        notes += [ELSEWHERE] * elsewhere
+    taken.update((i, Step(answer=cell.id)) for i in own if seen[i].id in ("", cell.id))
+    taken.update((i, Step(answer=cell.id, again=True)) for i in again)
+    own_sources, again_sources = (tuple(seen[i].cell.source for i in places) for places in (own, again))
+    return Answer(own_sources, found, renamed, tuple(notes), again_sources)
 
 
 def _one_of(cell: KeyCell, seen: list[_Seen], own: list[int]) -> tuple[list[int], str]:
@@ -152,19 +172,28 @@ def _one_of(cell: KeyCell, seen: list[_Seen], own: list[int]) -> tuple[list[int]
     return [(filled or own)[-1]], f"{len(own)} cells carry its id; the last one that is filled in counts"
 
 
-def _given_again(cell: KeyCell, seen: list[_Seen], own: list[int], taken: dict[int, str]) -> tuple[list[int], bool]:
-    """Find cells of the student's own right below the answer that give it again; say whether there are more elsewhere.
+def _below(
+    names: set[str], seen: list[_Seen], last: int, checks: frozenset[int], taken: dict[int, Step]
+) -> tuple[list[int], list[int], bool]:
+    """Find the student's own cells that change an answer: right below it, right below its check; and tell of others.
 
     "Right below" ends with whatever is neither the student's own nor a check: text, a figure, another answer.
     """
-    last = own[-1]
-    theirs = [i for i in _free(seen, taken) if i > last]
-    giving = [i for i in theirs if not {*cell.binds}.isdisjoint(seen[i].binds)]
-    near = [i for i in giving if seen[i].place - seen[last].place == 1 + theirs.index(i)]  # no cell in between
-    return near, len(giving) > len(near)
+    theirs = {seen[i].place: i for i in _free(seen, taken) if i > last}
+    below: list[int] = []
+    again: list[int] = []
+    found, place = below, seen[last].place + 1
+    while place in theirs or place in checks:
+        if place in theirs and touches(seen[theirs[place]].cell.source, names):
+            found.append(theirs[place])
+        elif place in checks or seen[theirs[place]].checks:  # its own check, or one that was edited
+            found = again
+        place += 1
+    elsewhere = any(names.intersection(seen[i].binds) for far, i in theirs.items() if far >= place)
+    return below, again, elsewhere
 
 
-def _free(seen: list[_Seen], taken: dict[int, str]) -> list[int]:
+def _free(seen: list[_Seen], taken: Mapping[int, Step]) -> list[int]:
     """List the code cells that are no exercise's so far."""
     return [i for i, one in enumerate(seen) if not one.id and i not in taken and one.cell.kind == "code"]
 
@@ -194,14 +223,18 @@ def _renamed(cell: KeyCell, seen: list[_Seen], own: list[int]) -> tuple[tuple[st
     return ()
 
 
-def _program(key: Key, seen: list[_Seen], taken: dict[int, str]) -> Iterator[Step]:
-    """Order the cells to run: the student's in their own order, each after the key's cells that come before it."""
+def _program(key: Key, seen: list[_Seen], taken: Mapping[int, Step], passed: Sequence[int]) -> Iterator[Step]:
+    """Order the cells to run: the student's in their own order, each after the key's cells that come before it.
+
+    `passed` says for each place of the notebook which was the last of the key's cells that stand above it, or -1.
+    """
     place = {stage.cell.id: i for i, stage in enumerate(key.stages) if stage.cell.role == "answer"}
-    given = [i for i, stage in enumerate(key.stages) if stage.cell.role == "given"]
+    given = [i for i, stage in enumerate(key.stages) if stage.cell.role != "answer"]
     for i, one in enumerate(seen):
-        while i in taken and given and given[0] < place[taken[i]]:
+        known = max(passed[one.place], place[taken[i].answer] if i in taken else -1)
+        while given and given[0] <= known:
             yield Step(stage=given.pop(0))
         passed_over = one.id in place and i not in taken  # a second cell with the id of one that counts
         if (one.cell.kind == "code" and not passed_over) or i in taken:
-            yield Step(one.cell.source, answer=taken.get(i, ""))
+            yield replace(taken.get(i, Step()), source=one.cell.source)
     yield from (Step(stage=number) for number in given)

@@ -77,7 +77,7 @@ def test_of_two_cells_the_last_filled_one_counts(key: Key) -> None:
     assert steps == ["row_2 = 1"]  # the others are not run either
 
 
-AGAIN = ("a cell right below it gives the answer again, and counts",)
+AGAIN = ("a cell right below it was read with it",)
 CHECK = 'check.weights("row-2", row_2, scores=S[1], allowed=allowed[1])\nfrom_answer = row_2[0] + 1\n'
 
 
@@ -103,11 +103,19 @@ def test_an_answer_given_again_elsewhere_is_noted(key: Key, between: Cell) -> No
 
 
 @pytest.mark.parametrize("between", [CHECK, CHECK.replace("1", "0")], ids=["as it was", "edited"])
-def test_an_answer_given_again_below_its_check_counts(key: Key, between: str) -> None:
+def test_an_answer_given_again_below_its_check_is_a_second_one(key: Key, between: str) -> None:
     cells = [cell("row_2 = 0", "row-2"), cell(between), cell("row_2 = [1/4, 3/4]"), cell(CHECK)]
-    source, _, notes = row(key, *cells)
-    assert source == "row_2 = 0\nrow_2 = [1/4, 3/4]"
-    assert notes == AGAIN
+    answer = match(key, cells).answers["row-2"]
+    assert (answer.source, answer.again, answer.notes) == ("row_2 = 0", ("row_2 = [1/4, 3/4]",), ())
+    assert answer.given_again.source == "row_2 = 0\nrow_2 = [1/4, 3/4]"
+    assert answer.given_again.notes == ("it was given again below its check",)
+
+
+@pytest.mark.parametrize(
+    ("source", "read"), [("row_2[0] = 1/4", True), ("row_2.append(3/4)", True), ("print(row_2[0])", False)]
+)
+def test_what_changes_an_answer_right_below_is_read_with_it(key: Key, source: str, read: bool) -> None:
+    assert row(key, cell("row_2 = [0]", "row-2"), cell(source))[0].endswith(source) == read
 
 
 MERGED = "# exercise: row-2 (2 points)\nrow_2 = [1/4, 3/4]\n\n# exercise: shapes (1 point)\nn = 2\nd_k = 3"
@@ -119,6 +127,12 @@ def test_merged_answers_are_taken_apart(key: Key, merged: Cell) -> None:
     assert answers["row-2"].source.endswith("# exercise: row-2 (2 points)\nrow_2 = [1/4, 3/4]")
     assert answers["shapes"].source == "# exercise: shapes (1 point)\nn = 2\nd_k = 3"
     assert answers["row-2"].notes == answers["shapes"].notes == ()
+
+
+def test_a_marker_inside_a_text_begins_nothing(key: Key) -> None:
+    text = 'words = """A note:\n# exercise: shapes (1 point)\nand so on."""'
+    answers = match(key, [cell(f"# exercise: say (4 points)\n{text}"), cell("n, d_k = 2, 3", "shapes")]).answers
+    assert (answers["say"].source, answers["shapes"].source) == (f"# exercise: say (4 points)\n{text}", "n, d_k = 2, 3")
 
 
 def test_merged_answers_without_markers_are_found_by_name(key: Key) -> None:
@@ -161,11 +175,17 @@ def program(matched: Match, key: Key) -> list[str]:
 def test_locked_cells_come_from_the_key(key: Key) -> None:
     setup = key.stages[0].cell.source
     cells = [cell("np = None", "setup", locked=True), cell(setup), cell("row_2 = 1", "row-2"), cell("scratch = 2")]
-    assert program(match(key, cells), key) == ["import numpy as np", "row_2 = 1", "scratch = 2"]
+    assert program(match(key, cells), key)[:3] == ["import numpy as np", "row_2 = 1", "scratch = 2"]
+
+
+def test_lesson_cells_run_before_what_stands_below_them(key: Key) -> None:
+    setup, scratch = key.stages[0].cell.source, cell("scratch = S[1]")
+    assert program(match(key, [cell(setup), scratch]), key)[:2] == ["import numpy as np", "scratch = S[1]"]
+    assert program(match(key, [scratch, cell(setup)]), key)[:2] == ["scratch = S[1]", "import numpy as np"]
 
 
 def test_deleted_given_cells_are_run_all_the_same(key: Key) -> None:
-    assert program(match(key, [cell("scratch = 2")]), key) == ["scratch = 2", "import numpy as np"]
+    assert program(match(key, [cell("scratch = 2")]), key)[:2] == ["scratch = 2", "import numpy as np"]
 
 
 def test_unknown_ids_are_noted(key: Key) -> None:

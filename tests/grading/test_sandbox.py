@@ -40,6 +40,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux c
         ([1, (2.5, "x")], [1, [2.5, "x"]]),
         (np.array([[1.0], [2.0]], dtype=np.float32), [[1.0], [2.0]]),
         (np.bool_(True), True),
+        (np.array(["P", "Q"]), ["P", "Q"]),
+        (np.str_("B"), "B"),
         (..., {"blank": True}),
         (math.nan, {"float": "nan"}),
         (10**400, {"float": "inf"}),
@@ -73,7 +75,7 @@ CYCLE.append(CYCLE)
         ({"a": 1}, "kind"),
         (1j, "kind"),
         (np.ma.masked_all(2), "masked"),
-        (np.array(["a"]), "entries"),
+        (np.array([b"a"]), "entries"),
         (np.zeros(101), "large"),
         (list(range(101)), "large"),
         (CYCLE, "large"),
@@ -390,6 +392,30 @@ with Worker(Sandbox(*sys.argv[1:])) as worker:
     print("begun", flush=True)
     worker.run("while True: pass")
 """
+
+
+def test_workers_that_end_by_themselves_leave_nothing(forked: Sandbox, descendants: Callable[[int], list[int]]) -> None:
+    with Worker(forked):
+        pass
+    before = descendants(os.getpid())
+
+    def ends_at_once() -> None:
+        for _ in range(15):
+            with pytest.raises(Stopped), Worker(forked) as one:
+                one.run("import os; os._exit(1)")
+
+    threads = [threading.Thread(target=ends_at_once) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with Worker(forked):  # whoever ended while another one began is buried now
+        pass
+    for _ in range(100):
+        if descendants(os.getpid()) == before:
+            return
+        time.sleep(0.02)
+    pytest.fail(f"left behind: {set(descendants(os.getpid())) - set(before)}")
 
 
 def test_a_killed_grader_leaves_no_process(box: Sandbox, descendants: Callable[[int], list[int]]) -> None:
