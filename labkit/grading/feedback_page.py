@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from labkit.grading.archive import own_name
 from labkit.grading.model import STATUS_WORDS, Attempt, Mark, Result
 from labkit.grading.page import block, number, page, prose, text
 from labkit.grading.tables import Row, answer_of, status_words
@@ -67,17 +67,20 @@ def _lesson(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
     if result.unread:
         yield from _unread(result, headings)
         return
-    title = result.lesson.replace("_", " ") or "A file of another lesson"
-    yield f"<h2>{text(title)} · {number(result.points)} of {plural(result.out_of, 'point')}</h2>"
+    if result.lesson:
+        title = result.lesson.replace("_", " ")
+        yield f"<h2>{text(title)} · {number(result.points)} of {plural(result.out_of, 'point')}</h2>"
+    else:
+        yield "<h2>Another file</h2>"
     if result.verdict == "internal":
         yield '<p class="warning">Something went wrong on our side. This is no mark; it will be marked again.</p>'
     elif result.verdict != "graded":
-        yield f'<p class="warning">{text(result.reason)}</p>'
+        yield f'<p class="warning">{text(_shortly(result))}</p>'
     if result.attempt is not None:
         yield f'<p class="soft">{_file(result)}</p>'
     for other in result.attempts:
         if other.note != "counts":
-            yield f'<p class="soft">{text(f"{_file_name(other)} does not count: {_reason(other)}")}</p>'
+            yield f'<p class="soft">{text(f"{own_name(other.source)} does not count: {_reason(other)}")}</p>'
     for note in result.notes:
         yield f'<p class="soft">{text(note)}</p>'
     if result.marks:
@@ -90,22 +93,25 @@ def _lesson(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
 def _unread(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
     """Ask for the file again; what is shown of its exercises is what a person marked all the same."""
     yield f"<h2>{text(result.lesson.replace('_', ' ') or 'A file')} · not graded</h2>"
-    reason = result.reason
-    if result.attempt is not None:
-        reason = reason.replace(result.attempt.source, _file_name(result.attempt))
     yield (
-        f'<p class="warning">{text(reason)} Nothing in it was judged. Please hand it in again, as the notebook '
-        "file that Jupyter saves.</p>"
+        f'<p class="warning">{text(_shortly(result))} Nothing in it was judged. Please hand it in again, as the '
+        "notebook file that Jupyter saves.</p>"
     )
     for mark in result.marks:
         if mark.points is not None:
             yield _mark(mark, headings.get(mark.exercise, ""))
 
 
+def _shortly(result: Result) -> str:
+    """Give the reason with the file's own name, not with where it lay."""
+    source = result.attempt.source if result.attempt else ""
+    return result.reason.replace(source, own_name(source)) if source else result.reason
+
+
 def _file(result: Result) -> str:
     attempt = result.attempt
     assert attempt is not None
-    parts = [f"This is about the file {text(_file_name(attempt), 200)}"]
+    parts = [f"This is about the file {text(own_name(attempt.source), 200)}"]
     parts += [f"handed in {text(attempt.when[:16])}"] if attempt.when else []
     parts += ["late"] if attempt.late else []
     return ", ".join(parts) + "."
@@ -113,11 +119,6 @@ def _file(result: Result) -> str:
 
 def _reason(attempt: Attempt) -> str:
     return f"{attempt.note.replace(attempt.source, 'it').rstrip('.')}."
-
-
-def _file_name(attempt: Attempt) -> str:
-    """Give the file's name without the archive and the folders it came in."""
-    return re.split("[/!]", attempt.source)[-1]
 
 
 def _mark(mark: Mark, heading: str) -> str:

@@ -163,18 +163,18 @@ def _pages(out: Path, graded: Graded) -> None:
     folder.mkdir(exist_ok=True)
     counted = ClassStatistics(frozenset(one.exercise for one in graded.exercises if one.personal))
     written: list[Written] = []
-    names, headings = set(), graded.headings
+    names, headings, lessons = set(), graded.headings, graded.lessons
     for row in graded.rows():
         counted.add(row)
         name = f"{file_name(row.student.id)}.html"
         names.add(name)
-        _replace(folder / name, feedback_page(row, headings, graded.warning))
+        _replace(folder / name, feedback_page(row, headings, graded.warning, lessons))
         if len(written) < MOST_FORMS:
-            written.extend(
-                Written(row.student.id, row.student.name, mark.exercise, tables.answer_of(mark), mark.out_of)
-                for mark in row.marks
-                if mark.status == "recorded" and mark.points is None
-            )
+            waiting = [mark for mark in row.marks if mark.status == "recorded" and mark.points is None]
+            written += [
+                Written(row.student.id, row.student.name, one.exercise, tables.answer_of(one), one.out_of, one.right)
+                for one in waiting
+            ]
     for stale in folder.glob("*.html"):
         if stale.name not in names:
             stale.unlink(missing_ok=True)  # another grader may have been faster

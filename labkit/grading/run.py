@@ -42,7 +42,7 @@ STRAY = 4  # a lesson is a stray where more than this many times as many student
 
 # The modules of grading that a mark depends on.
 MARKS = (
-    *("key.py", "keyfile.py", "literals.py", "marking.py", "matching.py", "notebook.py"),
+    *("asking.py", "key.py", "keyfile.py", "literals.py", "marking.py", "matching.py", "notebook.py"),
     *("processes.py", "sandbox.py", "inside/forkserver.py", "inside/worker.py"),
 )
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from labkit.grading.attempts import to_ask_for, unread_beside
 from labkit.grading.model import Mark, Result, Student
 from labkit.grading.roster import name_words
 from labkit.grading.tables import Row
@@ -63,7 +64,7 @@ class ClassStatistics:
     times: list[str] = field(default_factory=list)
     late: int = 0
     trouble: list[tuple[str, str, str, str]] = field(default_factory=list)  # name, lesson, verdict in words, reason
-    unread: int = 0  # lessons whose file could not be read
+    unread: int = 0  # files to ask for again
     waiting: int = 0  # answers without a mark yet
     _listed: int = 0
     _unlisted: list[str] = field(default_factory=list)
@@ -118,9 +119,11 @@ class ClassStatistics:
                 yield exercise, answer, shared.names
 
     def _result(self, row: Row, result: Result) -> None:
-        self.unread += result.unread
+        self.unread += to_ask_for(result)
         if result.verdict != "graded":
             self.trouble.append((row.student.name, result.lesson, result.verdict_words, result.reason))
+        for attempt in unread_beside(result):
+            self.trouble.append((row.student.name, result.lesson, "another file, not read", attempt.note))
         if result.attempt is not None:
             self.late += bool(result.attempt.late)
             if result.attempt.when:

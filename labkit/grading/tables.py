@@ -19,6 +19,7 @@ from labkit.errors import LabkitError
 from labkit.grading.archive import own_name
 from labkit.grading.attempts import alike, unread_beside
 from labkit.grading.keyfile import MARKER
+from labkit.grading.matching import ELSEWHERE
 from labkit.grading.model import STATUS_WORDS, Attempt, Mark, Result, Student
 from labkit.grading.roster import ID_COLUMNS, csv_text, first_of, heading, namesakes, read_csv
 from labkit.grading.store import Manual
@@ -152,6 +153,9 @@ def _remarks_of(result: Result) -> Iterator[str]:
         yield f"{result.verdict_words if result.unread else 'not read'} ({_named_shortly(attempt.note, attempt)})"
     if (files := alike(result)) > 1 and result.attempt:
         yield f"{files} files and no time that tells the later one: {own_name(result.attempt.source)} counts"
+    below = [mark.exercise for mark in result.marks if ELSEWHERE in mark.notes and mark.status != "right"]
+    if below:
+        yield f"answered again further below, which was not read: {', '.join(below)}"
     waiting = sum(mark.points is None for mark in result.marks)
     if waiting and not result.unread:
         yield f"{waiting} without a mark yet"
@@ -277,10 +281,11 @@ def manual_sheet(
                 for mark in result.marks:
                     own = given.get((row.student.id, mark.exercise))
                     written = mark.exercise in rubrics and mark.status not in ("blank", "missing")
+                    rubric = rubrics.get(mark.exercise, mark.right)
                     if own or written or mark.status == "recorded":
                         yield [
                             row.student.id, row.student.name, result.lesson, mark.exercise, answer_of(mark),
-                            rubrics.get(mark.exercise, ""), mark.out_of, own and own.points, own and own.comment,
+                            rubric, mark.out_of, own and own.points, own and own.comment,
                         ]  # fmt: skip
 
     write_table(path, SHEET, lines())

@@ -164,7 +164,7 @@ def test_an_answer_that_lacks_labkit_waits_in_the_sheet(tmp_path: Path, notebook
     assert summary.exit_status == 0
     write_reports(tmp_path / "out")
     assert [(row["exercise"], row["rubric"]) for row in sheet(tmp_path / "out/manual.csv")] == [
-        ("row-2", ""),
+        ("row-2", "Right is [0.25, 0.75]."),
         ("say", "A mixture stays between its values."),
     ]
     assert sheet(tmp_path / "out/gradebook.csv")[0]["row-2"] == ""
