@@ -145,7 +145,7 @@ def _answer(cell: KeyCell, seen: list[_Seen], own: list[int], checks: frozenset[
     if not own:
         own = _by_name(cell.binds, seen, _free(seen, taken)) or _by_name(cell.binds, seen, range(len(seen)))
         found = "name" if own else "missing"
-    elif rest := _by_name(_missing(cell, seen, own), seen, _free(seen, taken)):
+    elif (missing := _missing(cell, seen, own)) and (rest := _by_name(missing, seen, _free(seen, taken))):
         own = sorted({*own, *rest})
         notes.append("its cell was split; the parts were read together")
     renamed = _renamed(cell, seen, own)
@@ -179,7 +179,7 @@ def _below(
 
     "Right below" ends with whatever is neither the student's own nor a check: text, a figure, another answer.
     """
-    theirs = {seen[i].place: i for i in _free(seen, taken) if i > last}
+    theirs = {seen[i].place: i for i in range(last + 1, len(seen)) if _is_free(seen[i]) and i not in taken}
     below: list[int] = []
     again: list[int] = []
     found, place = below, seen[last].place + 1
@@ -195,7 +195,11 @@ def _below(
 
 def _free(seen: list[_Seen], taken: Mapping[int, Step]) -> list[int]:
     """List the code cells that are no exercise's so far."""
-    return [i for i, one in enumerate(seen) if not one.id and i not in taken and one.cell.kind == "code"]
+    return [i for i, one in enumerate(seen) if _is_free(one) and i not in taken]
+
+
+def _is_free(one: _Seen) -> bool:
+    return not one.id and one.cell.kind == "code"
 
 
 def _looks_blank(source: str) -> bool:
@@ -236,5 +240,6 @@ def _program(key: Key, seen: list[_Seen], taken: Mapping[int, Step], passed: Seq
             yield Step(stage=given.pop(0))
         passed_over = one.id in place and i not in taken  # a second cell with the id of one that counts
         if (one.cell.kind == "code" and not passed_over) or i in taken:
-            yield replace(taken.get(i, Step()), source=one.cell.source)
+            owner = taken.get(i, Step())
+            yield Step(one.cell.source, answer=owner.answer, again=owner.again)
     yield from (Step(stage=number) for number in given)
