@@ -388,10 +388,9 @@ class Marker:
         notes = ("changed its inputs",) if any(reply.changed for reply in one.replies) else ()
         mark = _mark_of(item, verdict)
         if any(reply.error == "NameError" for reply in one.replies):
-            lacking = sorted(used_names(one.answer.source) & self.key.labkits)
-            mark = replace(
-                mark, message=" ".join([mark.message, *(f"{LACKING.format(name)}." for name in lacking[:1])])
-            )
+            borrowed = sorted(used_names(one.answer.source) & self.key.labkits)
+            told = [f"{LACKING.format(name)}." for name in borrowed[:1]]
+            mark = replace(mark, message=" ".join([mark.message, *told]))
         case = "" if verdict.status == "right" else _shown_case(item, one, outcomes)
         return replace(mark, status=status, case=case, notes=notes)
 

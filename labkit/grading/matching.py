@@ -91,10 +91,15 @@ class _Seen:
 def match(key: Key, cells: Sequence[Cell]) -> Match:
     """Lay a notebook over a key."""
     keyed, placed = key.answers(), defaultdict(list)
-    given = {stage.cell.source.strip(): i for i, stage in enumerate(key.stages) if stage.cell.role != "answer"}
+    numbered = [(stage.cell, i) for i, stage in enumerate(key.stages) if stage.cell.role != "answer"]
+    given = {cell.source.strip(): i for cell, i in reversed(numbered)}  # of cells that are alike the first
     parts = [part for cell in cells for part in _parts(cell, keyed)]
     stages = [given.get(cell.source.strip(), -1) for cell in parts]
-    checks = frozenset(place for place, i in enumerate(stages) if i >= 0 and key.stages[i].cell.role == "check")
+    checks = frozenset(
+        place
+        for place, (cell, i) in enumerate(zip(parts, stages, strict=True))
+        if (key.stages[i].cell.role == "check" if i >= 0 else cell.locked and _CHECKS.search(cell.source))
+    )
     seen = [
         _identified(cell, place, keyed)
         for place, (cell, stage) in enumerate(zip(parts, stages, strict=True))

@@ -16,8 +16,9 @@ MAX_CELLS = 2_000
 MAX_SOURCE = 200_000  # characters of one cell
 MAX_SOURCES = 2_000_000  # characters of all cells
 MAX_ID = 100
+MAX_LINES = 100  # of an output
 KINDS = get_args(CellKind)
-_DRAWN_FOR = re.compile(re.escape(DRAWN_FOR).replace(r"\{\}", rf"([^\n]{{1,{MAX_ID}}})"))
+_DRAWN_FOR = re.compile("^" + re.escape(DRAWN_FOR).replace(r"\{\}", rf"([^\n]{{1,{MAX_ID}}})") + "$", re.MULTILINE)
 
 
 def read_notebook(data: bytes) -> tuple[tuple[Cell, ...], str]:
@@ -81,8 +82,9 @@ def _told(cell: dict[str, Any]) -> str:
     outputs = cell.get("outputs")
     for output in outputs if type(outputs) is list else ():
         text = _dict(output).get("text")
-        line = text[0] if type(text) is list and text else text
-        if type(line) is str and (found := _DRAWN_FOR.match(line[: 2 * MAX_ID])):
+        lines = text if type(text) is list else [text]
+        printed = "".join(line for line in lines[:MAX_LINES] if type(line) is str)
+        if found := _DRAWN_FOR.search(printed[: MAX_LINES * MAX_ID]):
             return found[1]
     return ""
 

@@ -317,7 +317,24 @@ class Alone:
 
 def _some_uid() -> int:
     """Give a user id that nobody has, for one worker only."""
-    return 61_000 + secrets.randbelow(4_000)
+    first, count = _free_uids()
+    return first + secrets.randbelow(count)
+
+
+@cache
+def _free_uids() -> tuple[int, int]:
+    """Give the first of the user ids that no account, service or container has, and how many there are.
+
+    They lie far above all others, where this system has such numbers; a container may end at 65,535, which leaves a
+    gap below those that systemd gives to services.
+    """
+    first, count = 1_900_000_000, 200_000_000
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/uid_map").read_text("ascii").splitlines():
+            inside, _, length = map(int, line.split())
+            if inside <= first and first + count <= inside + length:
+                return first, count
+    return 60_600, 580
 
 
 def _kill_user(uid: int) -> None:

@@ -441,12 +441,12 @@ def test_a_name_typed_in_another_lesson_is_found_in_the_output(
 ) -> None:
     monkeypatch.setenv("LABKIT_LEARNER", "Grace  B. Hopper")
     me()
-    told = capsys.readouterr().out
+    told = f"1\n{capsys.readouterr().out}"
     (tmp_path / "own.md").write_text(PERSONAL)
     row = [float(weight) for weight in variant("mine", "grace b. hopper").weights[2]]
     output = {"output_type": "stream", "name": "stdout", "text": told.splitlines(keepends=True) if as_list else told}
     cells = [
-        {"cell_type": "code", "source": 'labkit.me("")', "outputs": [{"output_type": "error"}, output]},
+        {"cell_type": "code", "source": 'print(1); labkit.me("")', "outputs": [{"output_type": "error"}, output]},
         {"cell_type": "code", "source": f"mine = {row}"},
     ]
     (result,) = mark_student(

@@ -102,9 +102,10 @@ def test_an_answer_given_again_elsewhere_is_noted(key: Key, between: Cell) -> No
     assert row(key, *cells) == ("row_2 = 1", "metadata", (ELSEWHERE,))
 
 
+@pytest.mark.parametrize("locked", [True, False])
 @pytest.mark.parametrize("between", [CHECK, CHECK.replace("1", "0")], ids=["as it was", "edited"])
-def test_an_answer_given_again_below_its_check_is_a_second_one(key: Key, between: str) -> None:
-    cells = [cell("row_2 = 0", "row-2"), cell(between), cell("row_2 = [1/4, 3/4]"), cell(CHECK)]
+def test_an_answer_given_again_below_its_check_is_a_second_one(key: Key, between: str, locked: bool) -> None:
+    cells = [cell("row_2 = 0", "row-2"), cell(between, locked=locked), cell("row_2 = [1/4, 3/4]"), cell(CHECK)]
     answer = match(key, cells).answers["row-2"]
     assert (answer.source, answer.again, answer.notes) == ("row_2 = 0", ("row_2 = [1/4, 3/4]",), ())
     assert answer.given_again.source == "row_2 = 0\nrow_2 = [1/4, 3/4]"
