@@ -232,25 +232,26 @@ def test_no_hidden_case_and_no_key_in_any_output(
     classroom: Path, tmp_path: Path, report: Report, small_key: KeySource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "find_sandbox", lambda: report)
-    out = tmp_path / "out"
-    assert grading.grade([str(classroom), "--keys", str(KEY), "--out", str(out)]) == 0
+    out, secret = tmp_path / "out", tmp_path / "secret.txt"
+    secret.write_text("07" * 32, "ascii")  # which cases are drawn must not decide
+    assert grading.grade([str(classroom), "--keys", str(KEY), "--out", str(out), "--secret", str(secret)]) == 0
     page = (out / "feedback" / "bob.html").read_text("utf-8")
     assert "write-mix" in page
     texts = {path.name: path.read_text("utf-8") for path in out.rglob("*") if path.suffix in (".html", ".csv")}
-    hidden = list(numbers_of(small_key, out))
+    hidden = list(numbers_of(small_key, read_secret(secret)))
     assert len(hidden) > 20
     for name, text in texts.items():
         assert [number for number in hidden if number in text] == [], name
         assert "sum(w * v[k]" not in text  # the key's own function
-        assert read_secret(out / "secret.txt").hex() not in text
+        assert read_secret(secret).hex() not in text
 
 
-def numbers_of(source: KeySource, out: Path) -> Iterator[str]:
+def numbers_of(source: KeySource, secret: bytes) -> Iterator[str]:
     """Give the numbers of the drawn cases, inputs and results, that are long enough to be recognised."""
     (item,) = (item for item in run_key(source).items if item.exercise.step == "function")
     task = item.exercise.task
     shown = {number for case in task.visible for number in flat(case)}
-    cases = hidden_cases(task, item.id, read_secret(out / "secret.txt"))
+    cases = hidden_cases(task, item.id, secret)
     for number in itertools.chain.from_iterable(map(flat, [*cases, *(task.reference(*case) for case in cases)])):
         if number not in shown and len(repr(number)) >= 6:
             yield repr(number)
