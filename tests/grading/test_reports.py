@@ -168,7 +168,10 @@ def test_an_answer_that_lacks_labkit_waits_in_the_sheet(tmp_path: Path, notebook
         ("say", "A mixture stays between its values."),
     ]
     assert sheet(tmp_path / "out/gradebook.csv")[0]["row-2"] == ""
-    assert 'data-exercise="row-2"' in (tmp_path / "out/class_report.html").read_text("utf-8")
+    report, page = ((tmp_path / "out" / name).read_text("utf-8") for name in ("class_report.html", "feedback/ada.html"))
+    assert 'data-exercise="row-2"' in report
+    assert "Right is [0.25, 0.75]." in report
+    assert "Right is" not in page
 
 
 def test_nobody_is_marked_for_what_they_never_handed_in(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
