@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from labkit.grading.key import Item, Key
-from labkit.grading.literals import called, made_names, statements, used_names
+from labkit.grading.literals import touched_names
 from labkit.grading.matching import Answer, Step
 from labkit.grading.processes import Sandbox, SandboxError
-from labkit.grading.sandbox import Reply, Request, Stopped, Worker, call, run, value
+from labkit.grading.sandbox import Reply, Request, Stopped, Worker, call, given, keep, run, value
 from labkit.steps import Case
 
-Place = tuple[str, bool]  # an answer cell, and whether cells below its check are meant
+Place = tuple[str, int]  # an answer cell, and which of the tries at it
 
 STOPPED = {
     "time": "was still running when its time was over",
@@ -38,7 +38,7 @@ class Pending:
     item: Item
     answer: Answer
     expression: str
-    again: bool = False  # the answer as the cells below its check leave it
+    again: int = 0  # which try: 0 is the answer itself, those below its check follow
     cases: Sequence[Case] = ()  # for a function
     replies: list[Reply] = field(default_factory=list)
     stopped: str = ""
@@ -53,17 +53,17 @@ class Pending:
         """Whether nothing is left to ask."""
         return bool(self.stopped) or len(self.replies) >= max(1, len(self.cases))
 
-    @property
-    def _kept(self) -> str:
-        return f"_kept_{'again_' * self.again}{re.sub('[^a-zA-Z0-9]', '_', self.item.id)}"
-
     def reading(self) -> Request:
         """Ask for the value; of a function, keep it as its own cells left it."""
-        return run(f"{self._kept} = {self.expression}") if self.cases else value(self.expression)
+        return keep(self.expression, self._kept) if self.cases else value(self.expression)
 
     def calling(self, place: int) -> Request:
         """Call the function with one of its cases."""
-        return call(f"({self._kept} if '{self._kept}' in globals() else {self.expression})", self.cases[place])
+        return call(self.expression, self.cases[place], self._kept)
+
+    @property
+    def _kept(self) -> str:
+        return f"{self.item.id} {self.again}"
 
 
 class Asking:
@@ -104,31 +104,21 @@ class Asking:
 
     def _entries(self, program: Sequence[Step]) -> Iterator[Step | Pending]:
         """Order what is run and asked for: each answer after the last of its cells."""
-        steps = [replace(step, source=part) for step in program for part in self._parts(step)]
-        last = {(step.answer, step.again): number for number, step in enumerate(steps)}
+        last = {(step.answer, step.again): number for number, step in enumerate(program)}
         asked: dict[int, list[Pending]] = defaultdict(list)
         for one in self.pending:
             numbers = [last[place] for place in self._places(one) if place in last]
-            asked[max(numbers, default=len(steps) - 1)].append(one)
+            asked[max(numbers, default=len(program) - 1)].append(one)
         yield from asked[-1]  # there is nothing to run
-        for number, step in enumerate(steps):
+        for number, step in enumerate(program):
             yield step
             yield from asked[number]
-
-    def _parts(self, step: Step) -> list[str]:
-        """Take a cell apart that uses labkit: the statement that does so stops, and those below it still run.
-
-        What only shows or checks something, such as `check.weights(…)`, is left out.
-        """
-        if "labkit" not in step.source and self.key.labkits.isdisjoint(used_names(step.source)):
-            return [step.source]
-        return [part for part in statements(step.source) if called(part) not in self.key.labkits]
 
     def _places(self, one: Pending) -> Iterator[Place]:
         yield one.place
         for id, cell in self.key.answers().items():
             if id == one.item.cell or not set(cell.binds).isdisjoint(one.item.names):
-                yield id, False
+                yield id, 0
 
     def _request(self, entry: Step | Pending) -> Request:
         if isinstance(entry, Pending):
@@ -145,12 +135,13 @@ class Asking:
                 entry.replies.append(reply)
         elif not reply.ok and entry.stage is None:
             if self.lacks(said(reply)):
-                self.lost |= made_names(entry.source)
+                self.lost |= touched_names(entry.source)
             self.errors.setdefault((entry.answer, entry.again), f"the cell stops with {said(reply)}")
 
     def _at_once(self, worker: Worker) -> bool:
         """Do everything in two requests, hidden inputs in the second; False: something ended the worker."""
         try:
+            worker.ask(given(self.key.provides))
             ran = worker.all([self._request(entry) for entry in self.entries])
             asked = [one.calling(place) for one in self.functions for place in range(len(one.cases))]
             called = iter(worker.all(asked) if asked else ())
@@ -166,6 +157,7 @@ class Asking:
         """Do one thing after the other; False: something ended the worker, and will be passed over next time."""
         self.errors.clear()
         self.lost.clear()
+        worker.ask(given(self.key.provides))
         for number, entry in enumerate(self.entries):
             if number in self.skipped or (isinstance(entry, Pending) and entry.done):
                 continue

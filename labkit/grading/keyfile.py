@@ -19,7 +19,10 @@ from labkit.grading.strict import Refused, decode
 Role = Literal["given", "answer", "check"]
 Choices = tuple[tuple[str, str], ...]
 
-MARKER = re.compile(r"^\s*#\s*exercise:\s*([A-Za-z0-9_.-]{1,100})(?:\s*\(\s*([0-9.]+)\s*points?\s*\))?", re.MULTILINE)
+MARKER = re.compile(
+    r"^[ \t]*#[ \t]*exercise:[ \t]*([A-Za-z0-9_.-]{1,100})(?:[ \t]*\([ \t]*([0-9.]+)[ \t]*points?[ \t]*\))?",
+    re.MULTILINE,
+)
 _FENCE = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 _OPTIONS = re.compile(r"\A---\n(.*?)^---\n|\A((?::[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,4} +(.+?) *$", re.MULTILINE)

@@ -9,8 +9,8 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -24,8 +24,8 @@ LARGEST = 10**60
 
 MAX_KEYWORDS = 200
 MOST_OF_NAMES = 100  # characters of all parameters together
-MOST_STATEMENTS = 100
 CHANGING = ("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "fill", "put", "update")
+CHANGING_FIRST = ("shuffle", "copyto", "fill_diagonal", "place", "putmask")
 
 _SIGNS = re.compile(r"(?:[-+~]\s*+){24}")
 _KEYWORD = re.compile(r"\b(?:not|lambda|await|if|else|for|yield)\b")
@@ -37,8 +37,7 @@ class NotLiteralError(Exception):
 
 def parse(source: str) -> ast.Module:
     """Parse a bounded source into a syntax tree, or raise `NotLiteralError`."""
-    too_deep = _deepest(source) > MAX_DEPTH or _SIGNS.search(source) or len(_KEYWORD.findall(source)) > MAX_KEYWORDS
-    if len(source) > MAX_SOURCE or too_deep:
+    if len(source) > MAX_SOURCE or _deepest(source) > MAX_DEPTH or _SIGNS.search(source) or _is_nested(source):
         raise NotLiteralError("too long or too deep to be a typed answer")
     try:
         with warnings.catch_warnings():
@@ -50,6 +49,10 @@ def parse(source: str) -> ast.Module:
     if 4 * len(source) > MAX_NODES and sum(1 for _ in ast.walk(tree)) > MAX_NODES:
         raise NotLiteralError("too large to be a typed answer")
     return tree
+
+
+def _is_nested(source: str) -> bool:
+    return len(_KEYWORD.findall(source)) > MAX_KEYWORDS
 
 
 def _deepest(source: str) -> int:
@@ -286,57 +289,42 @@ def parameters(source: str, name: str) -> tuple[str, ...]:
     return names if sum(map(len, names)) <= MOST_OF_NAMES else ()
 
 
-def used_names(source: str) -> set[str]:
-    """Give the names a cell reads; none where it cannot be parsed.
+@dataclass(frozen=True)
+class Facts:
+    """What can be read off a cell without running it; all of it is empty where the cell cannot be parsed."""
 
-    >>> sorted(used_names("row = labkit.mix(A, V)"))
-    ['A', 'V', 'labkit']
-    """
+    used: frozenset[str] = frozenset()
+    touched: frozenset[str] = frozenset()  # bound, or changed as by `x[0] = 1` and `x.append(1)`
+    imports: tuple[tuple[str, str, str], ...] = ()  # the name, the module it comes from, what it is called there
+    spans: tuple[tuple[int, int], ...] = ()  # first and last line of the statements that take several
+
+
+@lru_cache(maxsize=4096)
+def _facts(source: str) -> Facts:
+    """Walk a cell once: a class has thousands of them, and several things are asked of each."""
     try:
-        nodes = ast.walk(parse(source))
+        tree = parse(source)
     except NotLiteralError:
-        return set()
-    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-
-
-def touches(source: str, names: Iterable[str]) -> bool:
-    """Say whether a cell may change what these names stand for: binds them, sets a part of them, calls `x.append(…)`.
-
-    >>> touches("row[0] = 2", ["row"]), touches("print(row[0] + row.sum())", ["row"])
-    (True, False)
-    """
-    try:
-        nodes = list(ast.walk(parse(source)))
-    except NotLiteralError:
-        return not set(names).isdisjoint(bound_names(source))
-    return any(_touched(node) in names for node in nodes)
-
-
-def _touched(node: ast.AST) -> str:
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-            return name
-        case ast.Subscript(value=inner, ctx=ast.Store() | ast.Del()) | ast.Attribute(value=inner, ctx=ast.Store()):
-            return _root(inner)
-        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in CHANGING:
-            return _root(inner)
-    return ""
-
-
-def called(source: str) -> str:
-    """Give the name at the root of a cell that is nothing but one call, else "".
-
-    >>> called("check.weights('row-2', row_2)"), called("x = check.weights('row-2', row_2)")
-    ('check', '')
-    """
-    try:
-        body = parse(source).body
-    except NotLiteralError:
-        return ""
-    match body:
-        case [ast.Expr(value=ast.Call(func=function))]:
-            return _root(function)
-    return ""
+        return Facts(touched=frozenset(bound_names(source)))
+    used, touched, imports = set(), set(), []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                used.add(name)
+            case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                touched.add(name)
+            case ast.Subscript(value=inner, ctx=ast.Store() | ast.Del()) | ast.Attribute(value=inner, ctx=ast.Store()):
+                touched.add(_root(inner))
+            case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in CHANGING:
+                touched.add(_root(inner))
+            case ast.Call(func=ast.Attribute(attr=method), args=[ast.Name(id=name), *_]) if method in CHANGING_FIRST:
+                touched.add(name)
+            case ast.Import(names=names):
+                imports += [(one.asname or one.name.partition(".")[0], "", one.name) for one in names]
+            case ast.ImportFrom(module=module, names=names):
+                imports += [(one.asname or one.name, module or "", one.name) for one in names]
+    spans = [(one.lineno, one.end_lineno or 0) for one in tree.body if one.lineno != one.end_lineno]
+    return Facts(frozenset(used), frozenset(touched), tuple(imports), tuple(spans))
 
 
 def _root(node: ast.expr) -> str:
@@ -346,44 +334,32 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def used_names(source: str) -> frozenset[str]:
+    """Give the names a cell reads; none where it cannot be parsed.
+
+    >>> sorted(used_names("row = labkit.mix(A, V)"))
+    ['A', 'V', 'labkit']
+    """
+    return _facts(source).used
+
+
+def touched_names(source: str) -> frozenset[str]:
+    """Give the names that a cell binds, imports, or whose values it may change.
+
+    >>> sorted(touched_names("import labkit as lk" + chr(10) + "row[0] = col.append(x) or 2"))
+    ['col', 'lk', 'row']
+    """
+    facts = _facts(source)
+    return facts.touched.union(name for name, _, _ in facts.imports)
+
+
 def inside_a_statement(source: str, line: int) -> bool:
     """Say whether a line, counted from 1, lies within a statement that begins above it, such as a long text.
 
     >>> inside_a_statement("x = 1" + chr(10) + "y = 2", 2), inside_a_statement("x = [" + chr(10) + "2]", 2)
     (False, True)
     """
-    try:
-        body = parse(source).body
-    except NotLiteralError:
-        return False
-    return any(one.lineno < line <= (one.end_lineno or 0) for one in body)
-
-
-def statements(source: str) -> list[str]:
-    """Take a cell apart into its statements, each on the lines where it stood; all of it where that cannot be done.
-
-    >>> statements("x = 1" + chr(10) + "y = 2")
-    ['x = 1', '\\ny = 2']
-    """
-    try:
-        body = parse(source).body
-    except NotLiteralError:
-        return [source]
-    lines = source.split("\n")
-    starts = [min(other.lineno for other in (one, *getattr(one, "decorator_list", ()))) for one in body]
-    if len({*starts}) < len(starts) or len(starts) > MOST_STATEMENTS:  # two on a line, say
-        return [source]
-    ends = [*(start - 1 for start in starts[1:]), len(lines)]
-    return ["\n" * (start - 1) + "\n".join(lines[start - 1 : end]) for start, end in zip(starts, ends, strict=True)]
-
-
-def made_names(source: str) -> set[str]:
-    """Give the names a cell binds, those it imports among them.
-
-    >>> sorted(made_names("import labkit as lk" + chr(10) + "x = 1"))
-    ['lk', 'x']
-    """
-    return {*bound_names(source), *(name for name, _, _ in _imports(source))}
+    return any(first < line <= last for first, last in _facts(source).spans)
 
 
 def other_meanings(source: str) -> set[str]:
@@ -392,25 +368,12 @@ def other_meanings(source: str) -> set[str]:
     >>> other_meanings("from math import log, log2 as sqrt" + chr(10) + "e = 4") == {"sqrt", "e"}
     True
     """
-    bound = {name for name in bound_names(source) if name in KNOWN}
-    return bound | {
+    imported = {
         name
-        for name, module, what in _imports(source)
+        for name, module, what in _facts(source).imports
         if name in KNOWN and not (module in ("math", "numpy", "fractions") and what == SAME.get(name, name))
     }
-
-
-def _imports(source: str) -> Iterator[tuple[str, str, str]]:
-    """Give each name a cell imports: the name, the module it comes from, and what it is called there."""
-    if "import" not in source:
-        return
-    with suppress(NotLiteralError):
-        for node in ast.walk(parse(source)):
-            match node:
-                case ast.Import(names=names):
-                    yield from ((one.asname or one.name.partition(".")[0], "", one.name) for one in names)
-                case ast.ImportFrom(module=module, names=names):
-                    yield from ((one.asname or one.name, module or "", one.name) for one in names)
+    return imported.union(name for name in bound_names(source) if name in KNOWN)
 
 
 def is_blank_function(source: str, name: str) -> bool:

@@ -176,7 +176,7 @@ def _counts(attempts: Sequence[Attempt]) -> Attempt:
     return next(attempt for attempt in attempts if attempt.note == "counts")
 
 
-_ME = re.compile(r"""\bme\(\s*(?:name\s*=\s*)?(?:"([^"\\\n]{1,100})"|'([^'\\\n]{1,100})')\s*,?\s*\)""")
+_ME = re.compile(r"""\bme\(\s*+(?:name\s*+=\s*+)?(?:"([^"\\\n]{1,100})"|'([^'\\\n]{1,100})')\s*+(?:,\s*+)?\)""")
 
 
 def learner_names(submission: Submission) -> Iterator[str]:
@@ -246,12 +246,12 @@ class Marker:
 
     def _by_reading(self, item: Item) -> Iterator[Mark | Pending]:
         """Mark what is typed, and say what has to be run; an answer given again counts where the first is not right."""
-        answer = self.matched.answers.get(item.cell, Answer())
-        yield (first := self._reading(item, answer))
-        if answer.again and not (isinstance(first, Mark) and first.status == "right"):
-            yield self._reading(item, answer.given_again, again=True)
+        for number, answer in enumerate(self.matched.answers.get(item.cell, Answer()).tries()):
+            yield (found := self._reading(item, answer, number))
+            if isinstance(found, Mark) and found.status == "right":
+                return
 
-    def _reading(self, item: Item, answer: Answer, again: bool = False) -> Mark | Pending:
+    def _reading(self, item: Item, answer: Answer, again: int) -> Mark | Pending:
         if not answer.sources:
             return self._note(_missing(item), answer)
         expression = _renamed(item.expression, answer.renamed)

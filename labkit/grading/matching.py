@@ -22,10 +22,12 @@ from itertools import accumulate, pairwise
 
 from labkit.grading.key import Key
 from labkit.grading.keyfile import MARKER, KeyCell
-from labkit.grading.literals import bound_names, inside_a_statement, touches
+from labkit.grading.literals import bound_names, inside_a_statement, touched_names
 from labkit.grading.model import Cell, Found
 
 _CHECKS = re.compile(r"\bcheck\.\w+\(")
+MOST_TRIES = 5  # at one answer: each is judged
+MOST_PARTS = 100  # of one cell
 ELSEWHERE = "a cell further below gives the answer again; it was not read"
 
 
@@ -37,18 +39,19 @@ class Answer:
     found: Found = "missing"
     renamed: tuple[tuple[str, str], ...] = ()  # (name the key uses, name the student uses)
     notes: tuple[str, ...] = ()
-    again: tuple[str, ...] = ()  # the student's own cells right below the check that deal with the answer
+    again: tuple[tuple[str, ...], ...] = ()  # for each check below it, the student's own cells that change the answer
 
     @cached_property
     def source(self) -> str:
         """All of it as one text."""
         return "\n".join(self.sources)
 
-    @property
-    def given_again(self) -> Answer:
-        """The answer as the cells below its check leave it."""
-        note = "it was given again below its check"
-        return replace(self, sources=(*self.sources, *self.again), again=(), notes=(*self.notes, note))
+    def tries(self) -> Iterator[Answer]:
+        """Give the answer itself, and then as the cells below each check leave it."""
+        yield (one := replace(self, again=()))
+        for sources in self.again:
+            one = replace(one, sources=(*one.sources, *sources))
+            yield replace(one, notes=(*one.notes, "it was given again below its check"))
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Step:
     source: str = ""
     stage: int | None = None
     answer: str = ""  # id of the answer cell it belongs to
-    again: bool = False  # it stands below the check of that answer
+    again: int = 0  # below how many checks of that answer it stands
 
 
 @dataclass
@@ -108,10 +111,25 @@ def match(key: Key, cells: Sequence[Cell]) -> Match:
     for i, one in enumerate(seen):
         placed[one.id].append(i)
     taken: dict[int, Step] = {}  # position in seen -> what its step belongs to
-    answers = {id: _answer(cell, seen, placed[id], checks, taken) for id, cell in keyed.items()}
+    end = _last_places(key, stages)
+    answers = {
+        id: _answer(cell, seen, placed[id], checks, taken, end.get(id, len(parts))) for id, cell in keyed.items()
+    }
     unknown = sorted({one.id for one in seen if one.id and one.id not in keyed})
     notes = tuple(f"a cell carries the unknown exercise id {name!r}" for name in unknown[:5])
     return Match(answers, tuple(_program(key, seen, taken, list(accumulate(stages, max)))), notes)
+
+
+def _last_places(key: Key, stages: Sequence[int]) -> dict[str, int]:
+    """Give for each answer cell where its last check stands in the notebook."""
+    owner = {item.id: item.cell for item in key.items}
+    return {
+        owner[exercise]: place
+        for place, i in enumerate(stages)
+        if i >= 0
+        for _, exercise, _ in key.stages[i].cell.checks
+        if exercise in owner
+    }
 
 
 def _parts(cell: Cell, keyed: Mapping[str, KeyCell]) -> list[Cell]:
@@ -120,7 +138,7 @@ def _parts(cell: Cell, keyed: Mapping[str, KeyCell]) -> list[Cell]:
         return [cell]
     lines = cell.source.splitlines(keepends=True)
     starts = [i for i, line in enumerate(lines) if (marker := MARKER.match(line)) and marker[1] in keyed][1:]
-    starts = [i for i in starts if not inside_a_statement(cell.source, i + 1)]
+    starts = [i for i in starts[:MOST_PARTS] if not inside_a_statement(cell.source, i + 1)]
     sources = ["".join(lines[start:end]).rstrip() for start, end in pairwise([0, *starts, len(lines)])]
     return [replace(cell, source=sources[0]), *(replace(cell, source=source, exercise=None) for source in sources[1:])]
 
@@ -139,23 +157,29 @@ def _without_role(name: str, keyed: dict[str, KeyCell]) -> str:
     return name if name in keyed else name.removeprefix("answer-")
 
 
-def _answer(cell: KeyCell, seen: list[_Seen], own: list[int], checks: frozenset[int], taken: dict[int, Step]) -> Answer:
+def _answer(
+    cell: KeyCell, seen: list[_Seen], own: list[int], checks: frozenset[int], taken: dict[int, Step], end: int
+) -> Answer:
+    """Find one answer; of cells that could hold it, those above its check, which stands at `end`, come first."""
     found: Found = seen[own[0]].found if own else "missing"
     notes = []
     if len(own) > 1:
-        own, note = _one_of(cell, seen, own)
+        own, note = _one_of(cell, seen, own, end)
         notes.append(note)
     if own and seen[own[0]].cell.kind != "code":
         notes.append(f"its cell had become a {seen[own[0]].cell.kind} cell and was read as code")
     if not own:
-        own = _by_name(cell.binds, seen, _free(seen, taken)) or _by_name(cell.binds, seen, range(len(seen)))
+        free = _free(seen, taken)
+        above = [i for i in free if seen[i].place < end]
+        found_by_name = (_by_name(cell.binds, seen, places) for places in (above, free, range(len(seen))))
+        own = next(filter(None, found_by_name), [])
         found = "name" if own else "missing"
     elif (missing := _missing(cell, seen, own)) and (rest := _by_name(missing, seen, _free(seen, taken))):
         own = sorted({*own, *rest})
         notes.append("its cell was split; the parts were read together")
     renamed = _renamed(cell, seen, own)
     notes += [f"`{used}` was read as `{name}`" for name, used in renamed]
-    again: list[int] = []
+    again: list[list[int]] = []
     if found in ("metadata", "marker"):
         names = {dict(renamed).get(name, name) for name in cell.binds}
         below, again, elsewhere = _below(names, seen, own[-1], checks, taken)
@@ -163,39 +187,42 @@ def _answer(cell: KeyCell, seen: list[_Seen], own: list[int], checks: frozenset[
         notes += ["a cell right below it was read with it"] * bool(below)
         notes += [ELSEWHERE] * elsewhere
     taken.update((i, Step(answer=cell.id)) for i in own if seen[i].id in ("", cell.id))
-    taken.update((i, Step(answer=cell.id, again=True)) for i in again)
-    own_sources, again_sources = (tuple(seen[i].cell.source for i in places) for places in (own, again))
-    return Answer(own_sources, found, renamed, tuple(notes), again_sources)
+    taken.update((i, Step(answer=cell.id, again=n)) for n, places in enumerate(again, start=1) for i in places)
+    sources = [tuple(seen[i].cell.source for i in places) for places in (own, *again)]
+    return Answer(sources[0], found, renamed, tuple(notes), tuple(sources[1:]))
 
 
-def _one_of(cell: KeyCell, seen: list[_Seen], own: list[int]) -> tuple[list[int], str]:
-    """Take parts that bind different names together; of cells that bind the same, the last with something in it."""
+def _one_of(cell: KeyCell, seen: list[_Seen], own: list[int], end: int) -> tuple[list[int], str]:
+    """Take parts that bind different names together; of cells that bind the same, the last with something in it.
+
+    A copy below the check is an experiment, unless nothing above it is filled in.
+    """
     names = [name for i in own for name in seen[i].binds]
     if len(set(names)) == len(names) and set(names) & set(cell.binds):
         return own, f"{len(own)} cells carry its id; they were read together"
     filled = [i for i in own if not _looks_blank(seen[i].cell.source)]
+    filled = [i for i in filled if seen[i].place < end] or filled
     return [(filled or own)[-1]], f"{len(own)} cells carry its id; the last one that is filled in counts"
 
 
 def _below(
     names: set[str], seen: list[_Seen], last: int, checks: frozenset[int], taken: dict[int, Step]
-) -> tuple[list[int], list[int], bool]:
-    """Find the student's own cells that change an answer: right below it, right below its check; and tell of others.
+) -> tuple[list[int], list[list[int]], bool]:
+    """Find the student's own cells that change an answer: right below it, below each check of it; and tell of others.
 
     "Right below" ends with whatever is neither the student's own nor a check: text, a figure, another answer.
     """
     theirs = {seen[i].place: i for i in range(last + 1, len(seen)) if _is_free(seen[i]) and i not in taken}
-    below: list[int] = []
-    again: list[int] = []
-    found, place = below, seen[last].place + 1
+    found: list[list[int]] = [[]]
+    place = seen[last].place + 1
     while place in theirs or place in checks:
-        if place in theirs and touches(seen[theirs[place]].cell.source, names):
-            found.append(theirs[place])
+        if place in theirs and not names.isdisjoint(touched_names(seen[theirs[place]].cell.source)):
+            found[-1].append(theirs[place])
         elif place in checks or seen[theirs[place]].checks:  # its own check, or one that was edited
-            found = again
+            found.append([])
         place += 1
     elsewhere = any(names.intersection(seen[i].binds) for far, i in theirs.items() if far >= place)
-    return below, again, elsewhere
+    return found[0], [places for places in found[1:] if places][:MOST_TRIES], elsewhere
 
 
 def _free(seen: list[_Seen], taken: Mapping[int, Step]) -> list[int]:

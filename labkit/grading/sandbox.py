@@ -7,7 +7,7 @@ import math
 import os
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -155,9 +155,19 @@ def value(expression: str) -> Request:
     return {"do": "value", "expression": expression}
 
 
-def call(name: str, arguments: Sequence[Any]) -> Request:
-    """Ask for one function to be called."""
-    return {"do": "call", "name": name, "arguments": list(arguments)}
+def call(name: str, arguments: Sequence[Any], kept: str = "") -> Request:
+    """Ask for one function to be called, as it was kept if it was."""
+    return {"do": "call", "name": name, "arguments": list(arguments), "kept": kept}
+
+
+def keep(expression: str, name: str) -> Request:
+    """Ask for a function to be kept as it is now, with all that it uses."""
+    return {"do": "keep", "expression": expression, "as": name}
+
+
+def given(names: Iterable[str]) -> Request:
+    """Say which names a cell may lack without ending there: the statements that need them are passed over."""
+    return {"do": "given", "names": sorted(names)}
 
 
 def _fields(line: bytes, number: int) -> dict[str, Any]:

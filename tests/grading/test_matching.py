@@ -107,9 +107,10 @@ def test_an_answer_given_again_elsewhere_is_noted(key: Key, between: Cell) -> No
 def test_an_answer_given_again_below_its_check_is_a_second_one(key: Key, between: str, locked: bool) -> None:
     cells = [cell("row_2 = 0", "row-2"), cell(between, locked=locked), cell("row_2 = [1/4, 3/4]"), cell(CHECK)]
     answer = match(key, cells).answers["row-2"]
-    assert (answer.source, answer.again, answer.notes) == ("row_2 = 0", ("row_2 = [1/4, 3/4]",), ())
-    assert answer.given_again.source == "row_2 = 0\nrow_2 = [1/4, 3/4]"
-    assert answer.given_again.notes == ("it was given again below its check",)
+    assert (answer.source, answer.again, answer.notes) == ("row_2 = 0", (("row_2 = [1/4, 3/4]",),), ())
+    _, again = answer.tries()
+    assert again.source == "row_2 = 0\nrow_2 = [1/4, 3/4]"
+    assert again.notes == ("it was given again below its check",)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,21 @@ def test_merged_answers_without_markers_are_found_by_name(key: Key) -> None:
     matched = match(key, [cell("row_2 = [1/4, 3/4]\nn = 2\nd_k = 3", "row-2"), cell("words = 'Mix.'", "say")])
     assert (matched.answers["shapes"].found, matched.answers["shapes"].source[-7:]) == ("name", "d_k = 3")
     assert [step.answer for step in matched.program if step.stage is None] == ["row-2", "say"]
+
+
+def test_each_check_below_an_answer_ends_a_try(key: Key) -> None:
+    cells = [cell("row_2 = 0", "row-2"), cell(CHECK), cell("row_2 = 1"), cell(CHECK), cell("row_2 = 2  # what if")]
+    answer = match(key, cells).answers["row-2"]
+    assert answer.again == (("row_2 = 1",), ("row_2 = 2  # what if",))
+    assert [one.sources[-1] for one in answer.tries()] == ["row_2 = 0", "row_2 = 1", "row_2 = 2  # what if"]
+
+
+@pytest.mark.parametrize("id", ["row-2", None], ids=["a copy of the cell", "found by name"])
+def test_what_stands_above_the_check_comes_first(key: Key, id: str | None) -> None:
+    text = cell("An experiment.", kind="markdown")
+    cells = [cell("row_2 = 1", id), cell(CHECK), text, cell("row_2 = 2", id)]
+    assert row(key, *cells)[0] == "row_2 = 1"
+    assert row(key, cell("row_2 = ...", id and "row-2"), *cells[1:])[0] == ("row_2 = 2" if id else "row_2 = ...")
 
 
 def test_a_split_cell_is_read_together(key: Key) -> None:

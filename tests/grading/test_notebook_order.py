@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -15,6 +16,7 @@ CHECK = 'check.weights("row-2", row_2, scores=S[1], allowed=allowed[1])\nfrom_an
 MIX_CHECK = 'check.function("write-mix", mix, task="mix")'
 DEF = "def mix(weights, values):\n    "
 LOOP = DEF + "return [[sum(w * v[k] for w, v in zip(r, values)) for k in range(len(values[0]))] for r in weights]"
+DOTS = DEF + "return [[dot(r, column) for column in zip(*values)] for r in weights]"
 RIGHT, WRONG = "row_2 = [1/4, 3/4]", "row_2 = [0, 1]"
 Cells = list[tuple[str, str]]  # (exercise or "", source)
 
@@ -44,6 +46,8 @@ def mark(key: KeySource, sandbox: Sandbox | None, exercise: str, cells: Cells, f
         [("row-2", WRONG), ("", "row_2 = masks.x(S[1])")],
         [("row-2", WRONG), ("", CHECK), ("", "row_2 = masks.x(S[1])")],
         [("row-2", "import scipy.special\nrow_2 = scipy.special.softmax(S[1])")],
+        [("", "B = np.zeros((2, 2))"), ("", "for i in range(2):\n    B[i] = masks.x(S[i])"), ("row-2", "row_2 = B[1]")],
+        [("", "t = None"), ("", "t = masks.x(S[1])"), ("row-2", "row_2 = t")],
     ],
 )
 def test_an_answer_that_lacks_something_waits(small_key: KeySource, box: Sandbox, cells: Cells) -> None:
@@ -67,6 +71,20 @@ def test_an_answer_that_lacks_something_waits(small_key: KeySource, box: Sandbox
         ("row-2", [("row-2", WRONG), ("", CHECK), ("", f"{RIGHT}\n{CHECK}")]),
         ("row-2", [("row-2", "row_2 = [1/4, 0]"), ("", "row_2[1] = 3/4"), ("", CHECK)]),
         ("write-mix", [("write-mix", DEF + "return weights"), ("", MIX_CHECK), ("", LOOP), ("", MIX_CHECK)]),
+        ("row-2", [("row-2", WRONG), ("", CHECK), ("", RIGHT), ("", CHECK), ("", WRONG)]),
+        # what a function uses is used again for something else
+        ("write-mix", [("", "def dot(a, b): return sum(np.multiply(a, b))"), ("write-mix", DOTS), ("", "dot = 12")]),
+        ("write-mix", [("write-mix", LOOP), ("say", "words = 'x'"), ("", "sum = 3")]),
+        # IPython's own syntax, beside labkit and elsewhere
+        ("row-2", [("", "%matplotlib inline\nimport labkit\nq = 1/4"), ("row-2", "row_2 = [q, 3 * q]")]),
+        ("row-2", [("", "t = %timeit -o 1\nq = 1/4"), ("row-2", "%time row_2 = [q, 3 * q]")]),
+        ("row-2", [("", "import labkit; q = 1/4"), ("row-2", "row_2 = [q, 3 * q]")]),
+        ("row-2", [("", '# labkit.me("")'), ("row-2", "row_2 = np.array([1, 3]) / 4")]),
+        # a copy of the cell, or another cell with the name, far below
+        ("row-2", [("row-2", RIGHT), ("", CHECK), ("say", "words = 'x'"), ("row-2", WRONG)]),
+        ("row-2", [("", RIGHT), ("", CHECK), ("say", "words = 'x'"), ("", WRONG)]),
+        # a name of labkit's that is the student's own here
+        ("row-2", [("row-2", "check = []\ncheck.append(1/4)\ncheck.append(3/4)\nrow_2 = check")]),
         # names that are read as typed mean something else here
         ("row-2", [("row-2", "from math import log2 as log\nrow_2 = [log(2) / 4, 3/4]")]),
         ("row-2", [("", "e = 4"), ("row-2", "row_2 = [1/e, 3/e]")]),
@@ -104,3 +122,18 @@ def test_a_wrong_answer_stays_wrong(small_key: KeySource, box: Sandbox, exercise
 def test_typed_answers_are_read_without_a_sandbox_whatever_stands_around_them(small_key: KeySource) -> None:
     cells = [("row-2", RIGHT), ("", "row_2[0], len(row_2)"), ("", CHECK.replace("1", "0")), ("", "scratch = S @ S")]
     assert mark(small_key, None, "row-2", cells).status == "right"
+
+
+HEAVY = {
+    "markers": "# exercise: row-2 (2 points)\n" * 400 + "a = 1\n" * 2_000,
+    "more markers": "# exercise: row-2 (2 points)\n" * 6_000,
+    "blanks in a call": 'labkit.me("a"' + " " * 19_000,
+    "empty lines": "labkit\n" + "\n" * 19_000,
+}
+
+
+@pytest.mark.parametrize("source", HEAVY.values(), ids=HEAVY)
+def test_a_heavy_cell_costs_little(small_key: KeySource, source: str) -> None:
+    begun = time.process_time()
+    mark(small_key, None, "row-2", [("", source), ("row-2", RIGHT)])
+    assert time.process_time() - begun < 1

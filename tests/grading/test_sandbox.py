@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import math
 import os
 import resource
@@ -106,8 +108,55 @@ def test_magics_are_taken_out(source: str, plainer: str) -> None:
 
 def test_a_cell_that_is_python_is_left_alone() -> None:
     space: dict[str, Any] = {}
-    exec(worker.compiled("x = (7\n% 4)"), space)
+    worker.run("x = (7\n% 4)", space)
     assert space["x"] == 3
+
+
+def test_a_magic_that_runs_a_statement_keeps_it() -> None:
+    space: dict[str, Any] = {}
+    worker.run("%matplotlib inline\nt = %timeit -o f()\nfiles = !ls\nif True:\n    %time x = 3", space)
+    assert (space["t"], space["files"], space["x"]) == (None, None, 3)
+
+
+@pytest.fixture
+def lacking(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(worker, "LACKED", {"labkit", "check"})
+    return {"A": [0, 0], "t": None, "total": 0}
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("import labkit, math\nx = math.pi", {"A", "t", "total", "math", "x"}),
+        ("import labkit; import math", {"A", "t", "total", "math"}),
+        ("%matplotlib inline\nimport labkit\nx = 1", {"A", "t", "total", "x"}),
+        ("x = 1\ncheck.weights('a', x)\ny = 2", {"A", "t", "total", "x", "y"}),
+        ("A[0] = labkit.f()\nt = labkit.g()", {"total"}),  # what they were before is no answer
+        ("for i in range(2):\n    total += labkit.f(i)", {"A", "t"}),
+        ("u = labkit.f()\nv = u + 1\nw = 3", {"A", "t", "total", "w"}),  # what is made of it is missing too
+        ("A.append(labkit.f())", {"t", "total"}),
+    ],
+)
+def test_a_statement_that_lacks_labkit_is_passed_over(lacking: dict[str, Any], source: str, names: set[str]) -> None:
+    with contextlib.suppress(NameError, ModuleNotFoundError):
+        worker.run(source.replace("import labkit", "import labkit_is_not_there"), lacking)
+    assert {name for name in lacking if not name.startswith("__")} == names
+
+
+def test_any_other_error_ends_a_cell(lacking: dict[str, Any]) -> None:
+    with pytest.raises(NameError, match="typo"):
+        worker.run("x = 1\ny = typo\nz = 2", lacking)
+    assert "z" not in lacking
+
+
+def test_a_kept_function_finds_the_names_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "KEPT", {})
+    space: dict[str, Any] = {"__builtins__": builtins}
+    worker.run("def half(x): return x / 2\ndef f(xs): return half(sum(xs))", space)
+    worker.serve({"do": "keep", "expression": "f", "as": "f 0"}, space)
+    worker.run("half = 0.5\nsum = 7\nf = None", space)
+    call = {"do": "call", "name": "f", "kept": "f 0", "arguments": [[1, 2]]}
+    assert worker.serve(call, space) == {"value": 1.5, "changed": False}
 
 
 # Around it

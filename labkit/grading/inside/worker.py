@@ -7,13 +7,16 @@ nothing by it: whatever leaves is read as plain values and compared elsewhere.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import gc
 import json
 import math
 import os
+import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 MOST_VALUES, LONGEST_TEXT, DEEPEST = 20_000, 20_000, 8
@@ -21,6 +24,10 @@ MOST_VALUES, LONGEST_TEXT, DEEPEST = 20_000, 20_000, 8
 DOCSTRINGS = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
 EXACT = (("fractions", "Fraction"), ("decimal", "Decimal"))  # their modules and names, loaded or not
 TIMERS = {"%%time", "%%timeit", "%%capture", "%%prun"}
+ASSIGNED = re.compile(r"([A-Za-z_]\w*) *= *[%!]")
+
+LACKED: set[str] = set()  # names that need labkit, and what was to be made of them
+KEPT: dict[str, tuple[Any, dict[str, Any]]] = {}  # functions, and all names as they were then
 
 
 class NotPlainError(Exception):
@@ -121,31 +128,105 @@ def serve(request: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
     """Run a cell, set names, read an expression, or call a function; give the fields of the reply."""
     if request["do"] == "run":
         try:
-            exec(compiled(request["source"]), space)
+            run(request["source"], space)
         except BaseException:
             space.update({name: argument(value) for name, value in request["otherwise"].items()})
             raise
         return {}
+    if request["do"] == "given":
+        LACKED.update(request["names"])
+        return {}
     if request["do"] == "set":
         space.update({name: argument(value) for name, value in request["values"].items()})
         return {}
+    if request["do"] == "keep":
+        KEPT[request["as"]] = (eval(request["expression"], space), dict(space))
+        return {}
     if request["do"] == "value":
         return {"value": plain(eval(request["expression"], space), [MOST_VALUES])}
+    function = recalled(request, space)
     arguments = [argument(value) for value in request["arguments"]]
-    value = plain(eval(request["name"], space)(*arguments), [MOST_VALUES])
+    value = plain(function(*arguments), [MOST_VALUES])
     fresh = [argument(value) for value in request["arguments"]]
     return {"value": value, "changed": not all(map(unchanged, arguments, fresh))}
 
 
-def compiled(source: str) -> Any:
-    """Compile a cell; only a cell that is not Python is searched for IPython's own syntax."""
+def run(source: str, space: dict[str, Any]) -> None:
+    """Run a cell; where it is known what may be missing, pass over statements that lack it, and say so at the end."""
+    tree = parsed(source)
+    if not LACKED:
+        exec(compile(tree, "<cell>", "exec"), space)
+        return
+    missed: BaseException | None = None
+    for statement in apart(tree):
+        try:
+            exec(compile(ast.Module([statement], []), "<cell>", "exec"), space)
+        except (NameError, ModuleNotFoundError) as error:
+            if isinstance(error, NameError) and error.name not in LACKED:
+                raise
+            if isinstance(statement, ast.Expr) and root(statement.value) == error.name:
+                continue  # `check.weights(…)` and the like: it only shows something
+            missed = missed or error
+            for name in touched(statement):  # what it would have made is missing too, not what it was before
+                space.pop(name, None)
+                LACKED.add(name)
+    if missed:
+        raise missed
+
+
+def apart(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Give the statements of a cell one by one, and the names of an import too."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Import):
+            yield from (ast.copy_location(ast.Import([name]), statement) for name in statement.names)
+        else:
+            yield statement
+
+
+def touched(statement: ast.stmt) -> Iterator[str]:
+    """Give the names that a statement binds, or whose values it changes."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            yield root(node)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name.partition(".")[0]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(statement, ast.Expr):
+            yield root(node.func)  # row.append(…)
+
+
+def root(node: ast.expr) -> str:
+    """Give the name that `a.b[0].c` begins with."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def recalled(request: dict[str, Any], space: dict[str, Any]) -> Any:
+    """Give a function as it was kept, and give the names it uses the values they had then."""
+    kept = request.get("kept")
+    if kept not in KEPT:
+        return eval(request["name"], space)
+    function, names = KEPT[kept]
+    if space.get("__kept__") != kept:
+        space.update(names, __kept__=kept)
+        for name in [name for name in space if name not in names and hasattr(builtins, name)]:
+            del space[name]  # such as a `sum` of their own, made later
+    return function
+
+
+def parsed(source: str) -> ast.Module:
+    """Parse a cell; only a cell that is not Python is searched for IPython's own syntax."""
     try:
-        return compile(source, "<cell>", "exec")
+        return ast.parse(source)
     except SyntaxError:
         plainer = without_magics(source)
         if plainer == source:
             raise
-        return compile(plainer, "<cell>", "exec")
+        return ast.parse(plainer)
 
 
 def without_magics(source: str) -> str:
@@ -155,9 +236,14 @@ def without_magics(source: str) -> str:
         return without_magics(rest) if first.split()[0] in TIMERS else ""
     lines = []
     for line in source.split("\n"):
-        text = line.strip()
-        special = text.startswith(("%", "!", "?")) or text.endswith("?")
-        lines.append(line[: len(line) - len(line.lstrip())] + "pass" if special else line)
+        text, indent = line.strip(), line[: len(line) - len(line.lstrip())]
+        if text.startswith("%time "):
+            lines.append(indent + text.removeprefix("%time "))
+        elif made := ASSIGNED.match(text):
+            lines.append(f"{indent}{made[1]} = None")
+        else:
+            special = text.startswith(("%", "!", "?")) or text.endswith("?")
+            lines.append(f"{indent}pass" if special else line)
     return "\n".join(lines)
 
 
