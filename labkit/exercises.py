@@ -314,7 +314,8 @@ def _broken_rule_of_mixtures(given: Array, inputs: Inputs) -> str:
 
 
 def _broken_rule_of_masks(given: Array, inputs: Inputs) -> str:
-    allowed = {"allowed": given == 1, "blocked": given == 0, "additive": given == 0}[inputs.get("form", "allowed")]
+    readable = {"allowed": given == 1, "blocked": given == 0, "additive": given > -np.inf}
+    allowed = readable[inputs.get("form", "allowed")]
     empty = ~allowed.any(axis=-1)
     return f"Row {int(np.argmax(empty)) + 1} may read no source at all." if empty.any() else ""
 

@@ -223,6 +223,9 @@ def test_broken_rules_of_mixtures_and_masks() -> None:
     assert "outside the range" not in mixture.judge([1, 3]).message
     mask = Exercise("m", "mask", {"rule": "causal", "n": 3})
     assert "Row 1 may read no source at all." in mask.judge([[0, 0, 0], [1, 1, 0], [1, 1, 0]]).message
+    added = Exercise("m", "mask", {"rule": "causal", "n": 2, "form": "additive"})
+    assert "no source" not in added.judge([[1, -math.inf], [1, 1]]).message  # 1 added to both leaves both to read
+    assert "Row 1 may read no source at all." in added.judge([[-math.inf, -math.inf], [0, 0]]).message
     blocked = Exercise("m", "mask", {"rule": "causal", "n": 3, "form": "blocked"})
     assert "Row 2 may read no source" in blocked.judge([[0, 1, 1], [1, 1, 1], [0, 0, 0]]).message
 

@@ -540,6 +540,15 @@ function groups(now, before, row) {
   });
 }
 
+/** The row or source that a move was made in, where the panel has none in focus: the only one of its kind that moved. */
+function movedIn(now, before) {
+  for (const [p, part] of now.entries()) {
+    const moved = part.pieces.flatMap((piece, i) => (same(piece.numbers, before[p].pieces[i].numbers) ? [] : [i]));
+    if (moved.length === 1 && part.pieces.length > 1) return moved[0];
+  }
+  return 0;
+}
+
 // Milliseconds between two messages to the kernel. The drawing needs none, and each of them makes JupyterLab redraw
 // its status line and the page's icon, which costs more than our own repaint.
 const KERNEL_PAUSE = 250;
@@ -741,6 +750,7 @@ function buildAsk(model, send) {
   );
   const said = new Set();
   let current = [];
+  let told = ""; // the numbers the verdict is about
   const draw = () => {
     if (
       chips.childElementCount !== current.length ||
@@ -783,8 +793,10 @@ function buildAsk(model, send) {
       const asking = Boolean(model.get("locked_by")) && !locked && !answered;
       set(node, { hidden: !(answered || (asking && moved)) });
       [chips, compare].forEach((part) => set(part, { hidden: answered }));
-      set(verdict, { text: answered ? tell(noticed) : "" });
-      if (asking && moved) ((current = groups(now, before, model.get("row") ?? 0)), draw());
+      const numbers = JSON.stringify(now.map((part) => part.pieces.map((piece) => piece.numbers)));
+      if (answered && !told) told = numbers;
+      set(verdict, { text: answered && told === numbers ? tell(noticed) : "" }); // after the next move it is history
+      if (asking && moved) ((current = groups(now, before, model.get("row") ?? movedIn(now, before))), draw());
       return asking;
     },
   };

@@ -351,6 +351,30 @@ def test_locked_until_checked_then_asks_which_entries_moved(opened: Any) -> None
     assert_page_shows_the_kernels_numbers(notebook, "scores_and_values")
 
 
+def test_what_is_asked_is_about_the_source_that_moved(opened: Any) -> None:
+    notebook = opened("p = panels.softmax_row([0.0, 0.0, 0.0], locked_by='a-row')\np")
+    page = notebook.page
+    notebook.kernel("check.weights('a-row', [1/3, 1/3, 1/3], scores=[0, 0, 0])")
+    wait_until(page.locator(".lk-lock").is_hidden)
+    slider = page.get_by_role("slider", name="score of source 3")
+    slider.focus()
+    page.keyboard.press("PageUp")
+    ask = page.get_by_role("group", name="Which entries moved?")
+    ask.wait_for()
+    names = ask.locator(".lk-chips button").all_text_contents()
+    assert any("3" in name for name in names), names
+    assert not any("1" in name for name in names), names
+    ask.get_by_role("button", name="Compare").click()
+    verdict, ledger = page.locator(".lk-verdict"), page.locator(".lk-ledger")
+    wait_until(lambda: "Also moved" in verdict.text_content())
+    unchanged = ledger.text_content().partition("unchanged: ")[2]
+    assert "the other scores" in unchanged
+    assert "the other scores" not in verdict.text_content()
+    slider.focus()
+    page.keyboard.press("PageUp")
+    wait_until(lambda: verdict.text_content() == "")
+
+
 # ── appearance and accessibility ─────────────────────────────────────────────────────────────────────────────────────
 
 
