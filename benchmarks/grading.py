@@ -25,6 +25,7 @@ from labkit.grading.reports import write_reports
 from labkit.grading.run import Options, grade
 
 STUDENTS = 200
+TURNS = 5  # of one job and two
 PREDICTIONS = 14
 ANSWERS = ("[1/4, 3/4]", "[0.25, 0.75]", "[Fraction(1, 4), 0.75]", "[0, np.log(3)]", "[{}/9999, 2/3]")  # three right
 SOFTMAX = '''def softmax(scores, allowed):
@@ -166,13 +167,15 @@ def measure() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         predictions, _ = timed(folder / "predictions", STUDENTS, False, report)
-        code, one = timed(folder / "code", STUDENTS, True, report)
-        _, two = timed(folder / "code", STUDENTS, True, report, jobs=2)
+        one, two = [], []
+        for turn in range(TURNS):  # in turn: a machine that changes its speed meanwhile does so for both
+            one.append(timed(folder / f"code-{turn}", STUDENTS, True, report))
+            two.append(timed(folder / f"code-{turn}", STUDENTS, True, report, jobs=2))
         nbgrader = nbgrader_ms(folder / "nbgrader")
     return {
         "predictions_ms": round(1000 * predictions, 2),
-        "code_ms": round(1000 * code, 1),
-        "two_jobs_speedup": round(one / two, 2),
+        "code_ms": round(1000 * statistics.median(each for each, _ in one), 1),
+        "two_jobs_speedup": round(sum(whole for _, whole in one) / sum(whole for _, whole in two), 2),
         "nbgrader_ms": round(nbgrader, 1),
         "peak_mib_100": round(peak_mib(100), 1),
         "peak_mib_5000": round(peak_mib(5000), 1),

@@ -30,7 +30,7 @@ from labkit.grading.marking import File, Settings, Work, lesson_of, mark_student
 from labkit.grading.model import Result, Student, Submission
 from labkit.grading.notebook import digest
 from labkit.grading.probe import Report, find_sandbox
-from labkit.grading.processes import visible_paths
+from labkit.grading.processes import end_servers, visible_paths
 from labkit.grading.roster import Roster, name_words, namesakes, read_roster
 from labkit.grading.store import Change, Store, changes
 from labkit.grading.strict import Refused
@@ -399,7 +399,8 @@ def executor_for(jobs: int, executor: Executor | None = None) -> Iterator[Execut
         return
     # Forked processes share the keys that have been run; forking happens here, before anything starts a thread.
     fork = "fork" if "fork" in multiprocessing.get_all_start_methods() and os.name == "posix" else None
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context(fork), _end_with_grader)
+    context: Any = multiprocessing.get_context(fork)
+    pool = ProcessPoolExecutor(jobs, context, _begin_job, (context.Value("i", 0), jobs))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -411,6 +412,24 @@ def executor_for(jobs: int, executor: Executor | None = None) -> Iterator[Execut
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _begin_job(started: Any, jobs: int) -> None:
+    """Prepare one of the processes that mark."""
+    _end_with_grader()
+    with started.get_lock():
+        number = started.value
+        started.value += 1
+    _stay_on_one_processor(number, jobs)
+    end_servers()  # the grader's; ours starts on our processor
+
+
+def _stay_on_one_processor(number: int, jobs: int) -> None:
+    """Stay there with all that is started: in one job one thing waits for the other, and moving about costs time."""
+    if hasattr(os, "sched_setaffinity"):  # Linux
+        processors = sorted(os.sched_getaffinity(0))
+        if jobs <= len(processors):
+            os.sched_setaffinity(0, {processors[number % len(processors)]})
 
 
 def _end_with_grader() -> None:

@@ -734,3 +734,21 @@ def test_marks_are_made_anew_when_any_module_they_depend_on_changes() -> None:
         found |= new
     found -= {"archive.py", "intake.py", "model.py", "roster.py", "seccomp.py", "strict.py", "text.py"}
     assert found <= set(running.MARKS)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="Linux only")
+def test_each_job_has_a_processor_of_its_own_where_there_are_enough() -> None:
+    processors = sorted(os.sched_getaffinity(0))
+    for jobs, alone in ((len(processors), True), (len(processors) + 1, False)):
+        if jobs < 2:
+            continue
+        with executor_for(jobs) as pool:
+            found = dict(pool.map(_where, [0.2] * (4 * jobs)))
+        assert len(found) == jobs
+        assert sorted(found.values()) == ([[cpu] for cpu in processors] if alone else [processors] * jobs)
+    assert sorted(os.sched_getaffinity(0)) == processors
+
+
+def _where(seconds: float) -> tuple[int, list[int]]:
+    time.sleep(seconds)
+    return os.getpid(), sorted(os.sched_getaffinity(0))
