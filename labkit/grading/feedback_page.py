@@ -9,7 +9,7 @@ from typing import Any
 from labkit.grading.archive import own_name
 from labkit.grading.model import STATUS_WORDS, Attempt, Mark, Result
 from labkit.grading.page import block, number, page, prose, text
-from labkit.grading.tables import Row, answer_of, status_words
+from labkit.grading.tables import Row, answer_of, named_shortly, status_words
 from labkit.grading.text import plural
 from labkit.sections import in_words
 
@@ -75,7 +75,7 @@ def _lesson(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
     if result.verdict == "internal":
         yield '<p class="warning">Something went wrong on our side. This is no mark; it will be marked again.</p>'
     elif result.verdict != "graded":
-        yield f'<p class="warning">{text(_shortly(result))}</p>'
+        yield f'<p class="warning">{text(named_shortly(result.reason, result.attempt))}</p>'
     if result.attempt is not None:
         yield f'<p class="soft">{_file(result)}</p>'
     for other in result.attempts:
@@ -93,19 +93,14 @@ def _lesson(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
 def _unread(result: Result, headings: Mapping[str, str]) -> Iterator[str]:
     """Ask for the file again; what is shown of its exercises is what a person marked all the same."""
     yield f"<h2>{text(result.lesson.replace('_', ' ') or 'A file')} · not graded</h2>"
+    reason = named_shortly(result.reason, result.attempt)
     yield (
-        f'<p class="warning">{text(_shortly(result))} Nothing in it was judged. Please hand it in again, as the '
-        "notebook file that Jupyter saves.</p>"
+        f'<p class="warning">{text(reason)} Nothing in it was judged. Please hand it in again, as the notebook '
+        "file that Jupyter saves.</p>"
     )
     for mark in result.marks:
         if mark.points is not None:
             yield _mark(mark, headings.get(mark.exercise, ""))
-
-
-def _shortly(result: Result) -> str:
-    """Give the reason with the file's own name, not with where it lay."""
-    source = result.attempt.source if result.attempt else ""
-    return result.reason.replace(source, own_name(source)) if source else result.reason
 
 
 def _file(result: Result) -> str:

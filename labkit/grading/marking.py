@@ -90,12 +90,11 @@ def mark_student(work: Work, settings: Settings) -> list[Result]:
     names = tuple(sorted(list(dict.fromkeys(reversed(told)))[:MOST_NAMES]))
     results = []
     for before, chosen in unmarked(read, settings.keys):
-        lesson = before.lesson
         try:
-            result = _mark_one(chosen, lesson, settings, names)
+            result = _mark_one(before, chosen, settings, names)
         except Exception as error:
-            result = Result(work.student, lesson, "internal", f"{type(error).__name__} while marking {lesson}")
-        result = replace(result, attempt=before.attempt, attempts=before.attempts, elsewhere=before.elsewhere)
+            reason = f"{type(error).__name__} while marking {before.lesson}"
+            result = replace(before, student=work.student, verdict="internal", reason=reason)
         results.append(replace(result, digest=chosen.digest, names=names))
     return results
 
@@ -187,13 +186,10 @@ def learner_names(submission: Submission) -> Iterator[str]:
             yield cell.told
 
 
-def _mark_one(chosen: Submission | Refusal, lesson: str, settings: Settings, names: tuple[str, ...]) -> Result:
-    source = next((key for key in settings.keys if key.lesson == lesson), None)
-    if isinstance(chosen, Refusal):
-        marks = tuple(_missing(item) for item in run_key(source).items) if source else ()
-        return Result(chosen.student or Student("?", "?"), lesson, "rejected", chosen.reason, marks)
-    if source is None:
-        return Result(chosen.student, "", "rejected", NO_LESSON.format(chosen.attempt.source))
+def _mark_one(before: Result, chosen: Submission | Refusal, settings: Settings, names: tuple[str, ...]) -> Result:
+    source = next((key for key in settings.keys if key.lesson == before.lesson), None)
+    if source is None or isinstance(chosen, Refusal):
+        return replace(before, marks=tuple(_missing(item) for item in run_key(source).items) if source else ())
     key = run_key(source)
     items = [item for item in key.items if not settings.only or item.id in settings.only]
     matched = match(key, chosen.cells)
@@ -203,7 +199,8 @@ def _mark_one(chosen: Submission | Refusal, lesson: str, settings: Settings, nam
     stops = "; ".join(marker.asking.stops) if marker.asking else ""
     level = settings.sandbox.level if settings.sandbox and marker.asking else ""
     notes = (*chosen.notes, *matched.notes)
-    return Result(chosen.student, lesson, "stopped" if stops else "graded", stops, marks, level=level, notes=notes)
+    marked = replace(before, reason=stops, marks=marks, level=level, notes=notes)
+    return replace(marked, verdict="stopped") if stops else marked
 
 
 def _said_aloud(name: str) -> tuple[str, ...]:

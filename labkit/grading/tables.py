@@ -146,11 +146,11 @@ def remarks_of(row: Row) -> Iterator[str]:
 
 def _remarks_of(result: Result) -> Iterator[str]:
     if result.verdict != "graded":
-        yield f"{result.verdict_words} ({_named_shortly(result.reason, result.attempt)})"
+        yield f"{result.verdict_words} ({_aside(result.reason, result.attempt)})"
     elif result.marks and all(mark.status == "missing" for mark in result.marks):
         yield "the file holds none of its exercises"
     for attempt in unread_beside(result):
-        yield f"{result.verdict_words if result.unread else 'not read'} ({_named_shortly(attempt.note, attempt)})"
+        yield f"{result.verdict_words if result.unread else 'not read'} ({_aside(attempt.note, attempt)})"
     if (files := alike(result)) > 1 and result.attempt:
         yield f"{files} files and no time that tells the later one: {own_name(result.attempt.source)} counts"
     below = [mark.exercise for mark in result.marks if ELSEWHERE in mark.notes and mark.status != "right"]
@@ -161,10 +161,14 @@ def _remarks_of(result: Result) -> Iterator[str]:
         yield f"{waiting} without a mark yet"
 
 
-def _named_shortly(reason: str, attempt: Attempt | None) -> str:
+def _aside(reason: str, attempt: Attempt | None) -> str:
+    return named_shortly(reason, attempt).rstrip(".")
+
+
+def named_shortly(reason: str, attempt: Attempt | None) -> str:
     """Give a reason with the file's own name, not with where it lay."""
     source = attempt.source if attempt else ""
-    return reason.replace(visible(source, 200), visible(own_name(source), 200), 1).rstrip(".")
+    return reason.replace(visible(source, 200), visible(own_name(source), 200), 1)
 
 
 def canvas(path: Path, rows: Iterable[Row], lessons: Mapping[str, float]) -> None:
